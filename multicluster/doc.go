@@ -1,13 +1,14 @@
-// Package multicluster holds what passes between Penstock processes, of one cluster and of several.
+// Package multicluster groups the packages that connect Penstock processes of one or several
+// clusters.
 //
 //	channel      publish and subscribe
 //	learned      the endpoints that remote pickers name
-//	registry     members of the cluster set, what they export, leases
+//	registry     members of the cluster set, their exports, leases
 //	export       which pools this cluster exports, and how others reach them
 //	federation   members exchange exports
-//	imports      what members export, as objects that translation reads
+//	imports      members' exports, as objects that translation reads
 //	selection    which cluster of an import a request goes to
 //	set          a cluster's part in its set: connects the packages above to a process
 //	hub          penstock hub: reads and writes members' API servers; hub/decide: what it writes
-//	traffic      what follows requests between clusters: load, failback, attempts, parents
+//	traffic      state of the traffic between clusters: load, failback, attempts, parents
 package multicluster

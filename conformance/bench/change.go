@@ -39,7 +39,7 @@ func (c *routeChanges) close() {
 	c.rig.close()
 }
 
-// The method one returns the time until the last byte at the proxy, and the CPU time until the ACK.
+// one returns the time until the last byte arrives at the proxy, and the CPU time until the ACK.
 func (c *routeChanges) one(ctx context.Context, how func(...store.Op) error) (took, cpu time.Duration, err error) {
 	c.revision++
 	i := c.revision * 37 % c.world.Hosts // another listener each time
@@ -123,6 +123,6 @@ func measureCleartext(ctx context.Context, _ config, out report) error {
 	for _, d := range c.cpu {
 		sum += d
 	}
-	out("change_cleartext", "", milliseconds(sum/changes)) // the mean, because garbage collection counts
+	out("change_cleartext", "", milliseconds(sum/changes)) // the mean, because it includes garbage collection
 	return nil
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// probe is a Secret that no world has. Its answer proves that all earlier requests of the proxy
-// were answered, because the server answers requests in order.
+// probe is a Secret that no world has. The server answers a proxy's requests in order, so the
+// probe's answer proves that all earlier ones were answered.
 const probe = "secret/default/no-such-secret"
 
 type crowd struct {
@@ -25,7 +25,7 @@ type crowd struct {
 	answered atomic.Int64
 	resent   atomic.Int64
 	ready    chan struct{}
-	at       time.Time // read after ready closes
+	at       time.Time // read it after ready closes
 }
 
 func gather(ctx context.Context, address string, n int, requests [][]byte) (*crowd, error) {

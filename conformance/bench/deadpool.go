@@ -62,7 +62,7 @@ func deadPoolTurn(ctx context.Context, c config, signal syscall.Signal) (time.Du
 	if err := serving(deadPoolServers); err != nil {
 		return 0, err
 	}
-	time.Sleep(2 * deadPoolServers * time.Second) // each server answers a probe meanwhile
+	time.Sleep(2 * deadPoolServers * time.Second) // time for a probe of each server
 	for _, s := range servers[1:] {
 		s.Signal(signal)
 	}

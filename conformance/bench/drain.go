@@ -44,7 +44,7 @@ func measureDrain(ctx context.Context, c config, out report) error {
 	for range drainStreams {
 		streams.Go(func() {
 			once := sync.OnceFunc(begun.Done)
-			defer once() // also if the stream fails
+			defer once() // a failed stream has begun, too
 			if err := request(ctx, drainWords, once); err != nil {
 				cut.Add(1)
 				fmt.Fprintln(os.Stderr, err)
@@ -56,7 +56,7 @@ func measureDrain(ctx context.Context, c config, out report) error {
 	for range drainClients {
 		load.Go(func() {
 			for loading.Err() == nil {
-				_ = request(loading, 2, nil) // new connections are refused once the gateway ends
+				_ = request(loading, 2, nil) // fails once the gateway ends
 			}
 		})
 	}

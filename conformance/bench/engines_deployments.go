@@ -29,7 +29,7 @@ const (
 	fleetRest      = 20 * time.Second
 )
 
-// gpuEngine is penstock sim with accelerators, whose number is a flag of up.
+// gpuEngine is penstock sim as an engine with accelerators. A flag of up sets their number.
 const gpuEngine = `---
 apiVersion: penstock.dev/v1alpha1
 kind: Engine
@@ -90,7 +90,7 @@ func (f *fleet) write(objects string) error {
 	return os.Rename(next, filepath.Join(f.files, "all.yaml"))
 }
 
-// asks sends a chat for a model, and returns the server.
+// asks sends a chat to a model, and returns the server that answered.
 func (f *fleet) asks(ctx context.Context, client *http.Client, model string) (by string, err error) {
 	body := fmt.Sprintf(`{"model": %q, "messages": [{"role": "user", "content": "hi"}]}`, model)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.url+"v1/chat/completions", strings.NewReader(body))
@@ -108,7 +108,7 @@ func (f *fleet) asks(ctx context.Context, client *http.Client, model string) (by
 	return resp.Header.Get("x-served-by"), err
 }
 
-// pids has the processes of the model servers, by the names of their records.
+// pids returns the processes of the model servers, by the names of their records.
 func (f *fleet) pids() (map[string]int, error) {
 	files, err := filepath.Glob(filepath.Join(f.state(), "engines", "*.json"))
 	if err != nil {
@@ -132,7 +132,7 @@ func (f *fleet) pids() (map[string]int, error) {
 	return out, nil
 }
 
-// ports has the ports of the model servers, sorted.
+// ports returns the ports of the model servers, sorted.
 func (f *fleet) ports() (ports []int, err error) {
 	var saved struct{ Ports map[string]int }
 	text, err := os.ReadFile(filepath.Join(f.state(), "deployments.json"))
@@ -142,7 +142,8 @@ func (f *fleet) ports() (ports []int, err error) {
 	return slices.Sorted(maps.Values(saved.Ports)), err
 }
 
-// measureRollouts changes deployments under load, beside the old servers and one after another.
+// measureRollouts changes deployments under load: with the new servers beside the old ones, and one
+// after another.
 func measureRollouts(ctx context.Context, c config, out report) error {
 	total := 0.0
 	for _, part := range []struct{ name, engine, more string }{
@@ -207,7 +208,7 @@ func rollOut(ctx context.Context, c config, objects func(int) string) (failed, s
 	return float64(bad.Load()), float64(all.Load()), nil
 }
 
-// replaced is nil once as many servers as before run, and all are others.
+// replaced returns nil once as many servers as before run, all of them with new processes.
 func (f *fleet) replaced(before map[string]int) error {
 	now, err := f.pids()
 	if err != nil || len(now) != len(before) {
@@ -225,7 +226,7 @@ func (f *fleet) replaced(before map[string]int) error {
 	return nil
 }
 
-// measureAdoption kills penstock and upgrades it, while streams go directly to a model server.
+// measureAdoption kills or upgrades penstock, while streams go directly to a model server.
 func measureAdoption(ctx context.Context, c config, out report) error {
 	f, err := startFleet(c, deploymentObject("m", "sim", "  variables: {inter-token-latency: 20ms}"))
 	if err != nil {
@@ -294,7 +295,7 @@ func measureAdoption(ctx context.Context, c config, out report) error {
 	return nil
 }
 
-// streamDirectly sends a chat of some seconds to a model server, and expects its whole stream.
+// streamDirectly sends a chat of some seconds to a model server, and expects the whole stream.
 func streamDirectly(ctx context.Context, port int) error {
 	body := fmt.Sprintf(`{"model": "m", "stream": true, "messages": [{"role": "user", "content": %q}]}`,
 		strings.Repeat("word ", 100))

@@ -94,12 +94,13 @@ func engineAlone(ctx context.Context, c config) (float64, error) {
 	return time.Since(began).Seconds(), err
 }
 
-// restEnv is where a model server of fleet_idle listens, and where it sends its listener.
+// restEnv has the address at which a model server of fleet_idle listens, and the socket to which it
+// sends its listener.
 const restEnv = "PENSTOCK_BENCH_REST"
 
-// restingEngine is this program. penstock requires that each engine has its own listener, and 200
-// simulated servers need too much memory. So each becomes a sleep that holds a listener, and the
-// benchmark accepts its connections.
+// restingEngine is this program as an engine, because 200 simulated servers need too much memory.
+// penstock requires a listener of each engine, so each process becomes a sleep that holds a
+// listener. The benchmark accepts its connections.
 const restingEngine = `---
 apiVersion: penstock.dev/v1alpha1
 kind: Engine
@@ -112,7 +113,7 @@ spec:
       process: {program: env, args: ['PENSTOCK_BENCH_REST=${host}:${port} %s', %q]}
 `
 
-// runRest listens, sends the listener to a Unix socket and becomes a sleep.
+// runRest listens, sends the listener to a Unix socket, and becomes a sleep.
 func runRest(addresses string) error {
 	at, to, _ := strings.Cut(addresses, " ")
 	l, err := net.Listen("tcp", at)
@@ -131,7 +132,7 @@ func runRest(addresses string) error {
 	if _, _, err := conn.WriteMsgUnix([]byte{0}, syscall.UnixRights(fd), nil); err != nil {
 		return err
 	}
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil { // exec keeps it
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil { // keeps it open across exec
 		return err
 	}
 	program, err := exec.LookPath("sleep")
@@ -141,7 +142,8 @@ func runRest(addresses string) error {
 	return syscall.Exec(program, []string{"sleep", "infinity"}, os.Environ())
 }
 
-// receive accepts connections of the listeners that the Unix socket gets, and forwards them.
+// receive accepts the connections of all listeners that arrive at the Unix socket, and forwards
+// them.
 func receive(socket *net.UnixListener, to string) {
 	for {
 		conn, err := socket.AcceptUnix()
@@ -196,8 +198,8 @@ func forward(client net.Conn, to string) {
 	_, _ = io.Copy(client, server)
 }
 
-// measureFleet reads the CPU time of penstock with many deployments that have no requests, and
-// without them: a machine that has nothing else to do takes much time for each wakeup.
+// measureFleet compares the CPU time of penstock with many idle deployments and with none, because
+// on an idle machine each wakeup takes much time.
 func measureFleet(ctx context.Context, c config, out report) error {
 	alone, err := startFleet(c, "")
 	if err != nil {
@@ -259,7 +261,7 @@ func measureFleet(ctx context.Context, c config, out report) error {
 	return err
 }
 
-// rests returns the CPU time of penstock without requests, in percent of a core.
+// rests returns the CPU time of an idle penstock, in percent of a core.
 func (f *fleet) rests(ctx context.Context) (float64, error) {
 	if err := f.settled(ctx, 10*time.Second); err != nil {
 		return 0, err

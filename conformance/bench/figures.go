@@ -102,7 +102,7 @@ func emit(name, part string, value float64) {
 	}
 }
 
-// round keeps three significant digits: more are not reproducible.
+// round keeps three significant digits, because further ones are not reproducible.
 func round(v float64) float64 {
 	var out float64
 	_, _ = fmt.Sscanf(fmt.Sprintf("%.3g", v), "%g", &out)
@@ -123,6 +123,6 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 
 func cpuTime() time.Duration {
 	var u syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // an error means invalid arguments
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // fails only for invalid arguments
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -14,11 +14,12 @@ import (
 	"github.com/penstock-project/penstock/conformance/bench/world"
 )
 
-// followerEnv makes this program a follower of the control plane at the address in this variable.
+// followerEnv is the variable that makes this program a follower of the control plane at the
+// address in it.
 const followerEnv = "PENSTOCK_BENCH_FOLLOW"
 
-// follower is a proxy in another process, so that the CPU time of this process is the control
-// plane's alone.
+// follower is a proxy in another process. The CPU time of this process is then only the control
+// plane's.
 type follower struct {
 	cmd     *exec.Cmd
 	arrived chan arrival
@@ -63,7 +64,7 @@ func (f *follower) read(out io.Reader) error {
 		}
 		a.at = time.Unix(0, nanoseconds)
 		f.arrived <- a
-		f.have.Store(a.have) // a caller of complete() may drop the arrivals of all resources
+		f.have.Store(a.have) // a caller of complete() may drop all arrivals
 	}
 	return lines.Err()
 }
@@ -105,7 +106,7 @@ func (f *follower) drop() {
 }
 
 func (f *follower) close() {
-	_ = f.cmd.Process.Kill() // the process may have ended
+	_ = f.cmd.Process.Kill() // fails if the process has ended
 	<-f.done
 }
 

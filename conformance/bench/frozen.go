@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// The servers tokenize one prompt after the other before they send headers, as engines do. A prompt
-// of 100 KB has frozenTokens tokens.
+// Like engines, the servers tokenize one prompt after another before they send headers. A prompt of
+// 100 KB has frozenTokens tokens.
 const (
 	frozenServers   = 3
 	frozenTokens    = 11_000
 	frozenTokenizer = 110_000.0 // tokens a second
 	frozenFull      = frozenServers * frozenTokenizer / frozenTokens
-	// Each server first gets frozenLearn streams, more than the picker needs to learn how long
+	// Each server first gets frozenLearn streams, more than the picker needs to learn how long its
 	// headers take.
 	frozenLearn = 130
 	frozenLast  = 20 * time.Second
@@ -120,7 +120,7 @@ func measureFrozenWait(ctx context.Context, c config, out report) error {
 	var failed []error
 	for i, s := range list {
 		switch {
-		case s.by == "server-0": // server-0 began to answer before the freeze
+		case s.by == "server-0": // server-0 answered before the freeze
 		case s.err != nil:
 			failed = append(failed, fmt.Errorf("stream %d of %d: %w", i, len(list), s.err))
 		default:

@@ -48,7 +48,8 @@ func measureGateKeys(ctx context.Context, c config, out report) error {
 	return nil
 }
 
-// keyInForce disables keys.
+// keyInForce measures when all authorization servers deny a disabled key, compared with when a
+// reader of the folder receives the change.
 func (g *gates) keyInForce(ctx context.Context, out report) error {
 	events, stop, err := g.watch(ctx)
 	if err != nil {
@@ -88,8 +89,8 @@ func (g *gates) keyInForce(ctx context.Context, out report) error {
 	return nil
 }
 
-// denied returns the time from begin until the last authorization server denies a key. It asks the
-// servers themselves: requests through Envoy would add their own time.
+// denied returns the time from begin until all authorization servers deny a key. It calls the
+// servers directly, because Envoy would add its own time.
 func (g *gates) denied(ctx context.Context, key string, begin time.Time) (time.Duration, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, picker := range g.pickers {
@@ -99,7 +100,7 @@ func (g *gates) denied(ctx context.Context, key string, begin time.Time) (time.D
 	return time.Since(begin), err
 }
 
-// becomes waits until an authorization server lets a key in by a policy, or denies it.
+// becomes waits until an authorization server denies a key, or lets it in by a policy.
 func becomes(ctx context.Context, picker, policy, key string, denied bool) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -124,7 +125,7 @@ func becomes(ctx context.Context, picker, policy, key string, denied bool) error
 	})
 }
 
-// watch sends the times of changed keys, as a reader of the folder receives them in this process.
+// watch returns the times at which a reader of the folder, in this process, receives changed keys.
 func (g *gates) watch(ctx context.Context) (<-chan time.Time, func(), error) {
 	objects, state := store.New(), filepath.Join(filepath.Dir(g.files), "watch")
 	reader, err := file.New(file.Config{Paths: []string{g.files}, Store: objects, StateDir: state,
@@ -155,7 +156,8 @@ func (g *gates) watch(ctx context.Context) (<-chan time.Time, func(), error) {
 	return events, func() { cancel(); running.Wait(); sub.Close() }, nil
 }
 
-// keyBytes changes each key twice: it becomes disabled, then another key that names models.
+// keyBytes measures the xDS bytes of key changes. It disables each key, then replaces it by a key
+// that names models.
 func (g *gates) keyBytes(ctx context.Context, out report) error {
 	last, err := g.writeKeys(1, "")
 	if err != nil {
@@ -178,7 +180,7 @@ func (g *gates) keyBytes(ctx context.Context, out report) error {
 	if err := p.Start(); err != nil {
 		return err
 	}
-	for last := int64(-1); last != sent.Load() || last == 0; { // until it has everything
+	for last := int64(-1); last != sent.Load() || last == 0; { // until all resources have arrived
 		last = sent.Load()
 		if err := errors.Join(pause(ctx, rest), p.Err()); err != nil {
 			return err
@@ -186,7 +188,7 @@ func (g *gates) keyBytes(ctx context.Context, out report) error {
 	}
 	before := sent.Load()
 	for _, more := range []string{", disabled: true", `, models: ["lla*"]`} {
-		want := http.StatusForbidden // without byModel, no model is known
+		want := http.StatusForbidden // a policy without byModel knows no model, so such keys are denied
 		if last, err = g.writeKeys(1, more); more == ", disabled: true" {
 			want = http.StatusUnauthorized
 		}
@@ -220,7 +222,7 @@ const (
 	failedPhase   = 4 * time.Second
 )
 
-// failed counts failed requests without a fault, and then during the faults.
+// failed counts failed requests, first without faults, then during faults.
 func (g *gates) failed(ctx context.Context, out report) error {
 	key, hash := newKey()
 	if err := g.write("valid.yaml", keyObject("valid", hash, "")); err != nil {
@@ -249,7 +251,7 @@ func (g *gates) failed(ctx context.Context, out report) error {
 	return nil
 }
 
-// faults freezes a control plane, and kills and starts it.
+// faults freezes a control plane, kills it, and starts it again.
 func (g *gates) faults(ctx context.Context, i int) error {
 	p := g.planes[i]
 	p.Signal(syscall.SIGSTOP)
@@ -273,7 +275,7 @@ func (g *gates) faults(ctx context.Context, i int) error {
 	return errors.Join(g.inSync(ctx), pause(ctx, failedPhase))
 }
 
-// load sends requests with a key until the returned function is called.
+// load sends requests with a key until end is called.
 func (g *gates) load(ctx context.Context, key string) (end func() (failed, total int64)) {
 	var failed, total atomic.Int64
 	var clients sync.WaitGroup

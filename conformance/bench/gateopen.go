@@ -17,24 +17,24 @@ const (
 	openChanges = 1000
 	openRoutes  = 8
 	openHosts   = 3
-	openRestart = 83 // every so many changes, a control plane restarts
+	openRestart = 83 // a control plane restarts after this many changes
 	openFresh   = 131
 )
 
-// opening is a folder whose routes always have a policy, but for route 0, which is gated and opened
-// in turn.
+// opening is a folder in which every route always has a policy, except route 0, which is gated and
+// opened in turn.
 type opening struct {
 	*gates
 	random *rand.Rand
 	ports  []int
 	whole  bool             // the Gateway has a policy
-	own    [openRoutes]bool // the route has a policy
+	own    [openRoutes]bool // the routes that have a policy of their own
 	pool   bool             // the pool has a policy
 	models [openRoutes + 1]bool
 	host   [openRoutes]int
 	opened bool // route 0 is open
 
-	closed                 atomic.Bool // route 0 is gated, and has denied a request since
+	closed                 atomic.Bool // route 0 is gated, and has denied a request since then
 	through, asked, served atomic.Int64
 }
 
@@ -129,7 +129,7 @@ func (o *opening) change(ctx context.Context, step int) error {
 	switch kind := o.random.IntN(6); kind {
 	case 0:
 		o.own[i] = !o.own[i]
-	case 1: // the Gateway's policy and the routes' own policies replace each other at once
+	case 1: // the Gateway's policy replaces the routes' own policies in one step, or they replace it
 		o.whole = !o.whole
 		for n := range o.own {
 			o.own[n] = !o.whole
@@ -144,7 +144,7 @@ func (o *opening) change(ctx context.Context, step int) error {
 	default:
 		return o.flip(ctx)
 	}
-	if !o.whole { // only route 0 may be open
+	if !o.whole { // every route has its own policy, except an open route 0
 		for n := range o.own {
 			o.own[n] = o.own[n] || n > 0 || !o.opened
 		}
@@ -193,7 +193,7 @@ func (o *opening) restart(ctx context.Context, turn int) error {
 	return o.inSync(ctx)
 }
 
-// keyless sends requests to a route at all hosts.
+// keyless sends requests without a key to a route, at all hosts.
 func (o *opening) keyless(ctx context.Context, route int) {
 	for n := 0; pause(ctx, 5*time.Millisecond) == nil; n++ {
 		gated := route > 0 || o.closed.Load()

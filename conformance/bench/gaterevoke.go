@@ -15,7 +15,7 @@ import (
 const (
 	slowHost   = "slow.example"
 	slowEvents = 20 * time.Millisecond
-	// watchedHost has a policy with revoke: Immediately; its requests go to the pool chat.
+	// watchedHost has a policy with revoke: Immediately. Its requests go to pool chat.
 	watchedHost = "watched.example"
 )
 
@@ -38,15 +38,14 @@ func slowServer() *httptest.Server {
 	}))
 }
 
-// slowObjects gate the host slow.example twice: by the Gateway's policy, and by one with revoke:
-// Immediately.
+// slowObjects gate slow.example by two policies: the Gateway's, and one with revoke: Immediately.
 func slowObjects(port int) string {
 	return strings.ReplaceAll(gateRoute("slow", slowHost, byPath("")), "name: chat}", "name: slow}") +
 		accessPolicy("slow", "{kind: HTTPRoute, name: slow}", ", revoke: Immediately") +
 		poolObjects("slow", []int{port})
 }
 
-// revokeEnds measures how long the stream of a key goes on after the key is revoked.
+// revokeEnds measures how long a stream continues after its key was revoked.
 func (g *gates) revokeEnds(ctx context.Context, out report) error {
 	ends := map[bool][]time.Duration{}
 	for i := range 60 {
@@ -85,7 +84,7 @@ func (g *gates) revokeEnd(ctx context.Context, http2 bool) (time.Duration, error
 	return time.Since(begin), errors.Join(err, body.Close())
 }
 
-// stream returns the body of a response whose first bytes have arrived.
+// stream returns a response's body, after its first bytes have arrived.
 func (g *gates) stream(ctx context.Context, key string, http2 bool) (io.ReadCloser, error) {
 	req, err := jsonRequest(ctx, g.url+chatPath, sameChat)
 	if err != nil {

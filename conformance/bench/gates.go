@@ -19,8 +19,8 @@ import (
 	"github.com/penstock-project/penstock/picker/authz"
 )
 
-// gates has penstock serve processes on one folder, each of them with an authorization server, and
-// an Envoy that uses them all.
+// gates has penstock serve processes on one folder, each with an authorization server, and an Envoy
+// that calls all of them.
 type gates struct {
 	c       config
 	files   string
@@ -28,13 +28,13 @@ type gates struct {
 	port    int32
 	planes  []*plane
 	pickers []string                 // addresses of the planes' pickers and authorization servers
-	starts  []func() (*plane, error) // starts planes[i], again after it has ended
+	starts  []func() (*plane, error) // starts planes[i] again after its end
 	envoys  []*process.Process
 	client  http.Client
 	stops   []func()
 }
 
-// gateRoute is a route of a host to the pool chat. It removes the path that it matches.
+// gateRoute is a route of a host to pool chat. It removes the matched path.
 func gateRoute(name, host, match string) string {
 	return fmt.Sprintf(`---
 apiVersion: gateway.networking.k8s.io/v1
@@ -57,11 +57,11 @@ func accessPolicy(name, target, more string) string {
 
 const (
 	wholeGateway = "{kind: Gateway, name: gw}"
-	gatedHost    = "models.example" // of picks.Request
+	gatedHost    = "models.example" // the host of picks.Request
 )
 
-// gatedObjects gate all routes but the host open.example, and except further routes. The routes of
-// the host localhost need the model of each body.
+// gatedObjects gate all routes except open.example and the routes named in except. Routes of
+// localhost need the model of each body.
 func gatedObjects(ports []int, except ...string) string {
 	open := ""
 	for _, name := range except {
@@ -147,7 +147,7 @@ func (g *gates) attach() error {
 		return err
 	}
 	g.envoys = append(g.envoys, e)
-	g.stops = append(g.stops, func() { _ = e.Stop(10 * time.Second) }) // a process that does not end is killed
+	g.stops = append(g.stops, func() { _ = e.Stop(10 * time.Second) }) // a process that does not end in time is killed
 	return nil
 }
 
@@ -159,7 +159,7 @@ func (g *gates) close() {
 	}
 }
 
-// write replaces a file of the folder at once.
+// write replaces a file of the folder atomically.
 func (g *gates) write(name, text string) error {
 	if err := os.WriteFile(filepath.Join(g.files, name+"~"), []byte(text), 0o600); err != nil {
 		return err
@@ -167,7 +167,7 @@ func (g *gates) write(name, text string) error {
 	return world.Commit(g.files, name)
 }
 
-// ask returns the status of a chat completion. Key "" sends none.
+// ask returns the status of a chat completion. Key "" means no key.
 func (g *gates) ask(ctx context.Context, host, path, key string) (status int, body string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -186,8 +186,8 @@ func (g *gates) ask(ctx context.Context, host, path, key string) (status int, bo
 	return resp.StatusCode, string(text), errors.Join(err, resp.Body.Close())
 }
 
-// agreeing is the number of consecutive responses that show that all authorization servers decide
-// alike: Envoy calls them in turn.
+// agreeing is how many equal responses in a row show that all authorization servers decide alike.
+// Envoy calls them in turn.
 const agreeing = 20
 
 // decided waits until all authorization servers decide alike about a key.
@@ -206,7 +206,7 @@ func (g *gates) answers(ctx context.Context, host, path, key string, want int) e
 	})
 }
 
-// inSync waits until Envoys are connected, and have ACKed all resources.
+// inSync waits until Envoys are connected and have acknowledged all resources.
 func (g *gates) inSync(ctx context.Context) error {
 	return eventually(ctx, func() error { return g.synced(ctx) })
 }
@@ -239,7 +239,7 @@ func newKey() (key, hash string) {
 	return key, authz.HashOf(key).String()
 }
 
-// keyObject has further fields of its spec in more.
+// keyObject renders an APIKey; more has further fields of its spec.
 func keyObject(name, hash, more string) string {
 	return fmt.Sprintf("---\napiVersion: penstock.dev/v1alpha1\nkind: APIKey\nmetadata: {name: %s}\n"+
 		"spec: {hashes: [%s]%s}\n", name, hash, more)

@@ -14,8 +14,8 @@ import (
 
 const idleEnv = "PENSTOCK_BENCH_IDLE"
 
-// runIdle is the floor of idle_cpu: gRPC's own server with the control plane's options, and streams
-// that never end. It prints its address.
+// runIdle measures the floor of idle_cpu: a bare gRPC server with the control plane's options,
+// whose streams never end. It prints its address.
 func runIdle(string) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -28,7 +28,7 @@ func runIdle(string) error {
 	return grpc.NewServer(append(server.Options(), grpc.UnknownServiceHandler(wait))...).Serve(l)
 }
 
-// idleFloor returns the CPU that pings of 1,000 proxies take in a server that does nothing else.
+// idleFloor returns the CPU that pings of 1,000 proxies take in such a server.
 func idleFloor(ctx context.Context) (percent float64, err error) {
 	cmd, err := again(idleEnv + "=1")
 	if err != nil {

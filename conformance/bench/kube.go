@@ -198,7 +198,7 @@ func kubeChanges(ctx context.Context, c config, cluster *cluster, state string, 
 	defer informer.watch.Stop()
 	waiting, late := context.WithTimeout(ctx, timeout)
 	defer late()
-	// Do not count more often, because a count takes CPU from the control plane.
+	// A count takes CPU from the control plane, so count seldom.
 	if err := retry.Until(waiting, 100*time.Millisecond, func(context.Context) error {
 		if n := informer.having(accepted); n < kubeSize.Hosts {
 			return fmt.Errorf("%d routes of %d are accepted", n, kubeSize.Hosts)

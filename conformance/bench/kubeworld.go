@@ -46,7 +46,7 @@ type cluster struct {
 	namespace  string
 }
 
-// bareCluster starts a lab. Penstock runs outside the lab, where it can be measured.
+// bareCluster starts a lab without Penstock. Penstock runs outside, where it can be measured.
 func bareCluster(ctx context.Context) (*cluster, error) {
 	dir, err := filepath.Abs("../.lab-bench")
 	if err != nil {
@@ -141,10 +141,10 @@ func (c *cluster) load(ctx context.Context, w *world.World) error {
 	return group.Wait()
 }
 
-// clusterService has no loopback addresses, because the API server rejects them.
+// clusterService avoids loopback addresses, which the API server rejects.
 func clusterService(w *world.World, b int) (*corev1.Service, *discoveryv1.EndpointSlice) {
 	s, slice := w.Service(b, 0)
-	s.Spec.ClusterIP = corev1.ClusterIPNone // without a selector, so that our EndpointSlice stays
+	s.Spec.ClusterIP = corev1.ClusterIPNone // Kubernetes makes no EndpointSlice for a Service without a selector
 	for e := range slice.Endpoints {
 		slice.Endpoints[e].Addresses = []string{fmt.Sprintf("10.%d.%d.%d", 192+b/250, b%250, 1+e)}
 	}

@@ -75,7 +75,7 @@ func measure(ctx context.Context, run string, c config) error {
 			fmt.Fprintf(os.Stderr, "bench: %s: %v\n", name, err)
 		}
 		fmt.Fprintf(os.Stderr, "bench: %s: done in %s\n", name, time.Since(start).Round(100*time.Millisecond))
-		debug.FreeOSMemory() // memory of one measurement must not slow the next one
+		debug.FreeOSMemory() // keep memory of one measurement from slowing the next one
 	}
 	fmt.Fprintf(os.Stderr, "bench: load average before %s, after %s\n", before, load())
 	if failed > 0 {

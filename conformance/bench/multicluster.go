@@ -28,7 +28,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// simulatedMember is another cluster of the set, in this process. It publishes exports over mTLS,
+// simulatedMember plays another cluster of the set in this process. It publishes exports over mTLS,
 // and has no Envoys.
 type simulatedMember struct {
 	name       string

@@ -66,8 +66,8 @@ func measureSync(ctx context.Context, c config, out report) error {
 	return nil
 }
 
-// syncOnce measures the time from the ClusterSet with all members until the importer's store has
-// the last endpoint.
+// syncOnce measures the time from the first ClusterSet with all members to the last endpoint in the
+// importer's store.
 func syncOnce(ctx context.Context, c config, members []*simulatedMember) (time.Duration, error) {
 	i, err := newImporter(ctx, c)
 	if err != nil {

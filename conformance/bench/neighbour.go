@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/bench/world"
 )
 
-// neighbour is a process `penstock up`. It serves a small route and, in another namespace, the
-// largest HTTPRoutes.
+// neighbour is a penstock up that serves a small route and, in another namespace, the largest
+// HTTPRoutes.
 type neighbour struct {
 	*plane
 	files    string

@@ -16,7 +16,7 @@ import (
 
 const (
 	pickModels      = 10
-	pickConnections = 6 // connections of clients: enough to keep one worker of Envoy busy
+	pickConnections = 6 // enough clients to keep one worker of Envoy busy
 	pickProcessors  = 2 // GOMAXPROCS of each server of picks
 )
 
@@ -134,11 +134,11 @@ type saturation struct {
 	lasts   time.Duration
 	settle  time.Duration
 	cpu     func(route string) (used time.Duration, err error)
-	// requests replaces the function requests, unless it is nil.
+	// requests, if not nil, replaces the package's function requests.
 	requests func(route string, size, turn int) [][]byte
 }
 
-// costs returns the CPU time of one request of each route, in microseconds.
+// costs returns the CPU time of a request to each route, in microseconds.
 func (s saturation) costs(ctx context.Context, routes ...string) (map[string]float64, error) {
 	send := s.requests
 	if send == nil {

@@ -30,7 +30,7 @@ func startWith(env []string, path string, args ...string) (*program, error) {
 		return nil, err
 	}
 	p := &program{log: log.Name()}
-	_ = log.Close() // this process writes nothing to log
+	_ = log.Close() // only the child writes to log
 	if p.Process, err = process.Start(filepath.Base(path), p.log, path, env, args...); err != nil {
 		_ = os.Remove(p.log)
 		return nil, err
@@ -61,7 +61,7 @@ func runIfChild(variable string, f func(value string) error) {
 }
 
 func (p *program) output() string {
-	text, _ := os.ReadFile(p.log) // the file exists until stop is called
+	text, _ := os.ReadFile(p.log) // the file exists until stop
 	return string(text)
 }
 
@@ -90,7 +90,7 @@ func cpuOf(pid int) (time.Duration, error) {
 	return time.Duration(ticks) * 10 * time.Millisecond, nil
 }
 
-// settled waits for a period of the length idle in which the process uses less than 2 % of a core.
+// settled waits until the process has used less than 2 % of a core for the duration idle.
 func (p *program) settled(ctx context.Context, idle time.Duration) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

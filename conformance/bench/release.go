@@ -36,7 +36,7 @@ func releasedPlatforms(dist, version string) (string, error) {
 	return strings.Join(list, " "), nil
 }
 
-// measureSame builds the release again in another folder, with another time, umask and time zone.
+// measureSame rebuilds the release in another folder, with another time, umask and time zone.
 func measureSame(ctx context.Context, c config, out report) error {
 	_, version, err := releaseArchive(c.dist)
 	if err != nil {
@@ -81,7 +81,8 @@ exec make release VERSION="$3" PLATFORMS="$4" DIST="$1/dist" TOOLS="$1/tools"`
 	return nil
 }
 
-// differingBytes ignores signatures. If only one folder has a file, all bytes of the file differ.
+// differingBytes compares two folders without signatures. All bytes of a file that only one folder
+// has differ.
 func differingBytes(a, b string) (differing, files int, err error) {
 	names := map[string]bool{}
 	for _, dir := range []string{a, b} {
@@ -121,8 +122,8 @@ func differingBytes(a, b string) (differing, files int, err error) {
 
 const withoutGo = "/usr/bin:/bin:/usr/sbin:/sbin"
 
-// measureStart runs a demo whose only network is loopback. The demo finds neither Go, nor another
-// Envoy, nor this user's files.
+// measureStart runs a demo with loopback as its only network, and without Go, another Envoy or this
+// user's files.
 func measureStart(ctx context.Context, c config, out report) error {
 	archive, version, err := releaseArchive(c.dist)
 	if err != nil {
@@ -158,8 +159,8 @@ func measureStart(ctx context.Context, c config, out report) error {
 	return nil
 }
 
-// startIsolated runs a program with loopback as its only network, without Go, and outside of source
-// trees, which may have an Envoy.
+// startIsolated runs a program with loopback as its only network and without Go. It runs outside of
+// source trees, which may have an Envoy.
 func startIsolated(home, program string, args ...string) (*program, error) {
 	for _, dir := range filepath.SplitList(withoutGo) {
 		for _, name := range []string{"go", "envoy"} {

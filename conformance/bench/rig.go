@@ -84,7 +84,7 @@ func (r *rig) commit(revision uint64, out translator.Output) error {
 	return out.Err
 }
 
-// rebuild does what change does, but translates everything.
+// rebuild is change with a translation of everything.
 func (r *rig) rebuild(ops ...store.Op) error {
 	rev, err := r.store.Apply(ops...)
 	if err != nil {

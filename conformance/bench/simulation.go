@@ -17,11 +17,11 @@ import (
 )
 
 // The figures sim_* compare picking strategies in virtual time (package picker/simulation). Each
-// figure is a mean of drawings of a workload; all strategies get the same arrivals.
+// figure is the mean over several drawings of a workload. All strategies get the same arrivals.
 
 const (
 	drawings = 5
-	// The first fifth of a drawing's time only fills the caches.
+	// The first fifth of a drawing only fills the caches.
 	requestsDrawn = 8000
 	requestsTrace = 6000
 	ours          = "load"
@@ -29,9 +29,8 @@ const (
 	reference = "reference"
 )
 
-// fullLoad is 100 % load of 8 servers by workload, in requests a second. At this rate, with
-// strategy reference, servers begin 90 % of the requests within 5 s of their arrival (mean of 5
-// drawings).
+// fullLoad is, by workload, 100 % load of 8 servers in requests a second: with strategy reference,
+// servers begin 90 % of the requests within 5 s of their arrival (mean of 5 drawings).
 var fullLoad = map[string]float64{
 	"chat": 32.4, "rag": 8.82, "documents": 56.2, "lora": 14.1, "bursts": 7.16, "agents": 22.1, "conversation": 5.61,
 	"conversation-spread": 5.61,
@@ -144,8 +143,8 @@ func measureBest(ctx context.Context, _ config, out report) error {
 	return nil
 }
 
-// measureDocs first gives each cache room for half of the documents. Then all caches together have
-// room for each document once.
+// measureDocs first gives each cache room for half of the documents. Then it gives all caches
+// together room for each document once.
 func measureDocs(ctx context.Context, _ config, out report) error {
 	all, err := sources()
 	if err != nil {

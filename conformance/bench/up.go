@@ -33,7 +33,7 @@ spec:
   listeners: [{name: http, port: %d, protocol: HTTP}]
 `
 
-// startGateway does not wait until the gateway serves. Each of the objects begins with "---".
+// startGateway returns before the gateway serves. Each object in objects begins with "---".
 func startGateway(c config, objects string, args ...string) (*gateway, error) {
 	port, err := freePort()
 	if err != nil {
@@ -181,8 +181,8 @@ type streamed struct {
 	err   error
 }
 
-// stream sends a streamed chat completion with the JSON members in fields. It calls the function
-// begun at the first event.
+// stream sends a streamed chat completion with the JSON members in fields. It calls begun at the
+// first event.
 func stream(ctx context.Context, url, fields string, begun func()) (s streamed) {
 	req, err := jsonRequest(ctx, url+chatPath, `{"model": "sim-model", "stream": true, `+fields+`}`)
 	if err != nil {
@@ -208,7 +208,7 @@ func stream(ctx context.Context, url, fields string, begun func()) (s streamed) 
 			}
 		}
 		if lines.Text() == "data: [DONE]" {
-			_, _ = io.Copy(io.Discard, resp.Body) // so that the connection can be used again
+			_, _ = io.Copy(io.Discard, resp.Body) // read to the end, so that the connection can be reused
 			return s
 		}
 	}

@@ -5,8 +5,9 @@ import (
 	"os/exec"
 )
 
-// measureUpgrade runs the tests of upgrades and rollbacks under load. Their earlier version is in
-// conformance/features/upgrade.txt. Without a lab there are no figures about Helm.
+// measureUpgrade runs the tests of upgrades and rollbacks under load.
+// conformance/features/upgrade.txt names the earlier version. Without a lab, figures about Helm are
+// missing.
 func measureUpgrade(ctx context.Context, c config, out report) error {
 	test := func(tags, run, folder string) error {
 		return printed(ctx, exec.Command("go", "test", "-trimpath", "-vet=off", "-v", "-count=1", "-timeout", "60m",

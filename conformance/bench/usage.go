@@ -19,7 +19,7 @@ import (
 const (
 	usageRequests = 400
 	usageClients  = 8
-	// Servers answer 400 to a chat without messages.
+	// Servers answer 400 to a chat that has no messages.
 	usageFirst = `{"model": "llama", "messages": [{"role": "user", "content": "hi"}]`
 )
 
@@ -36,8 +36,8 @@ type metered struct {
 	ports []int
 }
 
-// measureUsage sends streams without reported usage, then requests with reports, which correct the
-// estimates, then streams without reports again.
+// measureUsage sends streams whose usage is not reported, then requests with reports, which correct
+// the estimates, then the streams again.
 func measureUsage(ctx context.Context, c config, out report) error {
 	_, ports, stop, err := startServers(c, 2, "--prefix-caching", "--model", "llama")
 	if err != nil {
@@ -125,8 +125,8 @@ func (m *metered) measure(ctx context.Context, r *rand.Rand, owner string, kinds
 	return tokens / (last - first), err
 }
 
-// A word and its space have 4.3 bytes on average, like a token of English text. The simulated
-// servers count words as tokens.
+// words counts as n tokens: simulated servers count words. A word with its space has 4.3 bytes on
+// average, like a token of English text.
 func words(r *rand.Rand, n int) string {
 	list := strings.Fields("the a of cat run and to it you that he for on as with his they at be this have from or " +
 		"one had by model request server answer which token")

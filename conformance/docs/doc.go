@@ -1,6 +1,6 @@
 // Package docs reads the pages of the folder docs. A test of package features runs their code
-// blocks; the tests here check their prose, sizes and links. The info string of a block states how
-// it is tested:
+// blocks. The tests here check prose, sizes and links. The info string of a block states how it is
+// tested:
 //
 //	sh test              bash runs it in a folder for the page, after all earlier blocks
 //	yaml test NAME       it becomes the file NAME in that folder (any language except sh and text)

@@ -28,19 +28,19 @@ func read(t *testing.T) []Page {
 	return pages
 }
 
-// tasks returns all pages but envoy.md and comparison.md, which are no tasks: their links alone are
-// checked.
+// tasks returns all pages except envoy.md and comparison.md. These describe no tasks, so only their
+// links are checked.
 func tasks(t *testing.T) []Page {
 	t.Helper()
 	return slices.DeleteFunc(read(t), func(p Page) bool { return p.Name == "envoy" || p.Name == "comparison" })
 }
 
-// looked reports whether readers look something up in a page: it has no steps, and does not count
-// among the pages with tasks.
+// looked reports whether readers look something up in a page. It has no steps, and does not count
+// against the limit of task pages.
 func looked(p Page) bool { return p.Name == "index" || p.Name == "glossary" }
 
-// later are pages of features that came after the limit of all pages: about keys, and about servers
-// that Penstock starts.
+// later are pages of features that are newer than the limit of all pages: keys, and servers that
+// Penstock starts.
 var later = []string{"access", "access-clusters", "access-revoke", "server-keys", "jwt", "usage", "engines",
 	"engines-fields", "workstation"}
 
@@ -61,7 +61,7 @@ func TestDocs_PagesAreShort(t *testing.T) {
 
 func TestDocs_PagesHaveTheirSections(t *testing.T) {
 	for _, p := range tasks(t) {
-		if looked(p) || p.Name == "why-errors" { // why-errors consists of one table
+		if looked(p) || p.Name == "why-errors" { // why-errors is one table
 			continue
 		}
 		for _, want := range []string{"Steps", "Check", "When it goes wrong", "Limits", "See also"} {
@@ -72,7 +72,7 @@ func TestDocs_PagesHaveTheirSections(t *testing.T) {
 	}
 }
 
-// A block without a tag would be a command that no test runs.
+// A block without a tag may be a command that no test runs.
 func TestDocs_BlocksAreTested(t *testing.T) {
 	tags, all := map[string]int{}, 0
 	for _, p := range read(t) {
@@ -95,7 +95,8 @@ func TestDocs_BlocksAreTested(t *testing.T) {
 	}
 }
 
-// A reader who starts at a page with commands of penstock has not installed it yet.
+// Each page with commands of penstock links to the installation, because readers may start at any
+// page.
 func TestDocs_PagesWithCommandsLinkToTheInstallation(t *testing.T) {
 	checked := 0
 	for _, p := range read(t) {
@@ -147,14 +148,13 @@ func TestDocs_SentencesAreShort(t *testing.T) {
 	t.Logf("%d words in %d sentences", words, sentences)
 }
 
-// The links of every page for users lead to files and headings that exist, and the index links to
-// every task.
+// Links of all user pages lead to files and headings that exist. The index links to every task.
 func TestDocs_LinksLeadSomewhere(t *testing.T) {
 	pages, err := All()
 	if err != nil {
 		t.Fatal(err)
 	}
-	anchors := map[string][]string{} // keys are paths from the root
+	anchors := map[string][]string{} // by path from the root
 	for _, p := range pages {
 		anchors[p.Name+".md"] = slugs(p.Headings)
 	}
@@ -188,8 +188,7 @@ func TestDocs_LinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// Pages below docs/reference are generated: tables of at most four columns, without blocks that a
-// test would have to run.
+// Pages below docs/reference are generated: tables of at most four columns, and no blocks.
 func TestDocs_ReferenceIsReadable(t *testing.T) {
 	pages, err := All()
 	if err != nil {
@@ -216,7 +215,7 @@ func TestDocs_ReferenceIsReadable(t *testing.T) {
 	}
 }
 
-// outside is the text of a page without its blocks.
+// outside returns a page's text without its blocks.
 func outside(p Page) string {
 	text := p.Text
 	for _, b := range p.Blocks {
@@ -225,7 +224,7 @@ func outside(p Page) string {
 	return text
 }
 
-// slugs are the anchors that GitHub gives headings.
+// slugs returns the anchors that GitHub gives headings.
 func slugs(headings []string) []string {
 	out := make([]string, len(headings))
 	for i, h := range headings {
@@ -235,7 +234,8 @@ func slugs(headings []string) []string {
 	return out
 }
 
-// referenceOfCommands returns each command's part of docs/reference, by the command's words.
+// referenceOfCommands returns the part of docs/reference for each command, keyed by the command's
+// words.
 func referenceOfCommands(t *testing.T) map[string]string {
 	t.Helper()
 	pages, err := filepath.Glob(filepath.Join(Root, "docs", "reference", "penstock*.md"))
@@ -261,7 +261,7 @@ func referenceOfCommands(t *testing.T) map[string]string {
 	return flags
 }
 
-// checkCommand reports a command, or a flag of it, that docs/reference does not have.
+// checkCommand reports a command, or its flag, that docs/reference lacks.
 func checkCommand(t *testing.T, at string, flags map[string]string, args []string) {
 	t.Helper()
 	name := args[0]
@@ -282,7 +282,7 @@ func checkCommand(t *testing.T, at string, flags map[string]string, args []strin
 	}
 }
 
-// Commands that need a cluster, GPUs or a reader are not run: their flags exist at least.
+// Commands that need a cluster, GPUs or a person are not run. Their flags must at least exist.
 func TestDocs_FlagsOfCommandsExist(t *testing.T) {
 	flags := referenceOfCommands(t)
 	checked := 0
@@ -304,7 +304,7 @@ func TestDocs_FlagsOfCommandsExist(t *testing.T) {
 
 var command = regexp.MustCompile(`(?:^|[;&|(] *|do +|[$]\()(penstock(?:-external)? [a-z][^;&|)>#]*)`)
 
-// commands are the words of each command of Penstock in a text.
+// commands returns the words of each command of Penstock in a text.
 func commands(text string) (out [][]string) {
 	for line := range strings.Lines(strings.ReplaceAll(text, "\\\n", " ")) {
 		for _, m := range command.FindAllStringSubmatch(strings.TrimSpace(line), -1) {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// directives lists what units of the pages and of the packages may have: systemd ignores a
-// directive that it does not have, and starts the service without it.
+// directives lists the directives that systemd units may have here, because systemd ignores unknown
+// ones and starts the service without them.
 var directives = map[string][]string{
 	"Unit": {"After", "Description", "Documentation", "StartLimitIntervalSec", "Wants"},
 	"Service": {
@@ -112,7 +112,7 @@ func TestDocs_UnitsAreValid(t *testing.T) {
 		if analyze == "" {
 			continue
 		}
-		path := filepath.Join(dir, u.name) // the programs are not installed here
+		path := filepath.Join(dir, u.name) // the programs are not installed on this machine
 		if err := os.WriteFile(path, []byte(program.ReplaceAllString(u.text, "${1}/bin/sh")), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -123,8 +123,8 @@ func TestDocs_UnitsAreValid(t *testing.T) {
 	}
 }
 
-// The page's commands and both units name the same files: the socket by which the drain reaches
-// Envoy, Envoy's bootstrap, and the folders.
+// The page's commands and both units name the same files: the socket through which the drain
+// reaches Envoy, Envoy's bootstrap, and the folders.
 func TestDocs_PathsOfUnitsAgree(t *testing.T) {
 	pages := read(t)
 	page := pages[slices.IndexFunc(pages, func(p Page) bool { return p.Name == "two-machines" })]

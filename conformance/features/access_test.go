@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// keys runs penstock keys in the site's folder, and returns what it prints on standard output.
+// keys runs penstock keys in the site's folder, and returns its standard output.
 func (s *site) keys(args ...string) string {
 	s.Helper()
 	var errs strings.Builder
@@ -26,7 +26,7 @@ func (s *site) keys(args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// outcome is a response's status, and why Penstock itself answered.
+// outcome returns a response's status, with the reason if Penstock itself answered.
 func (s *site) outcome(path string, headers ...string) string {
 	got, err := s.ask(path, question, headers...)
 	if err != nil {
@@ -35,7 +35,7 @@ func (s *site) outcome(path string, headers ...string) string {
 	return strings.TrimSpace(fmt.Sprint(got.status, " ", got.header.Get("x-penstock-reason")))
 }
 
-// responses is the number of responses of xDS so far.
+// responses returns the number of xDS responses so far.
 func (s *site) responses() (sum int) {
 	s.Helper()
 	for line := range strings.Lines(s.metrics()) {
@@ -52,8 +52,8 @@ func (s *site) responses() (sum int) {
 
 func bearer(key string) []string { return []string{"authorization", "Bearer " + key} }
 
-// A folder and one command gate a Gateway: the key is printed once, and its hash alone is stored. A
-// server receives neither the key nor what the client claims to be.
+// One command gates a Gateway of a folder. The key is printed once, and only its hash is stored. A
+// server receives neither the key nor what a client claims about itself.
 func TestAccess_GatewayNeedsAKeyThatNoServerReceives(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -185,7 +185,7 @@ func TestAccess_ChangedKeyTouchesNoXDSResource(t *testing.T) {
 	}
 }
 
-// All policies above a route apply: one more policy never opens anything.
+// All policies above a route apply, so a further policy never opens anything.
 func TestAccess_EachPolicyAboveARouteMustLetTheRequestIn(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -212,7 +212,7 @@ func TestAccess_EachPolicyAboveARouteMustLetTheRequestIn(t *testing.T) {
 	}
 }
 
-// Attaching a policy changes routes alone: a stream goes on to its end, and new requests need a
+// Attaching a policy changes only routes: a stream continues to its end, and new requests need a
 // key.
 func TestAccess_AttachedPolicyCutsNoStream(t *testing.T) {
 	t.Parallel()

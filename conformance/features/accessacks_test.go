@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// In a folder, too, Programmed means that no request passes unchecked: before any proxy is
-// connected, and before it has sent its ACK, a policy is not programmed.
+// In a folder, too, Programmed means that no request passes unchecked. A policy is not programmed
+// before a proxy is connected and has sent its ACK.
 func TestAccess_PolicyOfAFolderIsProgrammedAfterTheACK(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The gate of the importing cluster consumes the credential: neither servers, gateways nor pickers
-// of another cluster receive it, and servers receive none of our headers. Other headers arrive.
+// The importing cluster's gate consumes the credential: servers, gateways and pickers of another
+// cluster do not receive it, and servers receive none of Penstock's headers. Other headers arrive.
 func TestAccessKeys_NoCredentialCrossesToAnotherCluster(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -27,7 +27,7 @@ func TestAccessKeys_NoCredentialCrossesToAnotherCluster(t *testing.T) {
 			for _, c := range []*cluster{east, west} {
 				c.set(func(c *cluster) { c.headers, c.pickHeaders = nil, nil })
 			}
-			const rounds = 8 // both clusters of an import are reached
+			const rounds = 8 // enough to reach both clusters of an import
 			for range rounds {
 				s.becomes(path+" with "+name, "200", func() string { // a slow gate answers 503
 					return s.outcome(path, append(headers, "x-test", "arrives")...)

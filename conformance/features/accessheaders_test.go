@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// askMarked sends a chat completion with x-test: mark; chunked without Content-Length.
+// askMarked sends a chat completion with x-test: mark. If chunked is set, it has no Content-Length.
 func (s *site) askMarked(path, mark string, chunked bool) (reply, error) {
 	req, err := request(s.Context(), s.url(path), question, append(secret("all"), "x-test", mark)...)
 	if err != nil {
@@ -27,7 +27,7 @@ func (s *site) askMarked(path, mark string, chunked bool) (reply, error) {
 	return do(client(), req)
 }
 
-// onlyForServers checks the headers that a server received with a mark.
+// onlyForServers checks the headers of the marked request at a server.
 func onlyForServers(mark string, received http.Header) error {
 	if got := received.Get("x-test"); got != mark {
 		return fmt.Errorf("the last request is %q, want %q", got, mark)
@@ -43,7 +43,7 @@ func onlyForServers(mark string, received http.Header) error {
 	return nil
 }
 
-// Headers of gates, scripts and pickers end at the gateway, whatever serves: a pool, its spill
+// Headers of gates, scripts and pickers end at the gateway, for requests to a pool, its spill
 // target, an import, a Service, a mirror or a gRPC server.
 func TestAccessKeys_NoServerReceivesHeadersOfOurStages(t *testing.T) {
 	t.Parallel()

@@ -10,7 +10,7 @@ import (
 	"unicode/utf16"
 )
 
-// restrict writes APIKeys with a spec each; their key is their name behind "sk-".
+// restrict writes APIKeys with these specs. The key of each is "sk-" and its name.
 func (s *site) restrict(specs map[string]string) {
 	s.Helper()
 	var out strings.Builder
@@ -23,7 +23,7 @@ func (s *site) restrict(specs map[string]string) {
 
 func secret(name string) []string { return bearer("sk-secret-" + name) }
 
-// inUTF16 is a text in UTF-16, which JSON servers detect.
+// inUTF16 encodes a text in UTF-16, which JSON servers detect.
 func inUTF16(text string) string {
 	var out []byte
 	for _, u := range utf16.Encode([]rune(text)) {
@@ -32,7 +32,7 @@ func inUTF16(text string) string {
 	return string(out)
 }
 
-// result is outcome for a body.
+// result is outcome of a request with a body.
 func (s *site) result(path, body string, headers ...string) string {
 	got, err := s.ask(path, body, headers...)
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *site) becomes(what, want string, get func() string) {
 	})
 }
 
-// A key with models reaches no other one, however a request hides its name.
+// A key with models reaches no other model, however a request hides the model's name.
 func TestAccessKeys_NoOtherModelByHeaderOrBody(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -124,12 +124,12 @@ func TestAccessKeys_NoOtherModelByHeaderOrBody(t *testing.T) {
 			t.Errorf("explain %v: got %s, want %s", args, got, want)
 		}
 	}
-	s.write("accesskeys.yaml", with("gate")) // the policy does not read models
+	s.write("accesskeys.yaml", with("gate")) // this policy does not read models
 	s.becomes("a policy without byModel", "403 model_not_permitted",
 		func() string { return s.result("/", llama, secret("narrow")...) })
 }
 
-// The list of models has only what the key may use.
+// The list of models has only models that the key may use.
 func TestAccessKeys_ListHasWhatTheKeyMayUse(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -172,7 +172,7 @@ func TestAccessKeys_ListHasWhatTheKeyMayUse(t *testing.T) {
 	}
 }
 
-// A key with pools reaches nothing else: by spill, import, Service or ListenerSet.
+// A key with pools reaches only these, also by spill, import, Service or ListenerSet.
 func TestAccessKeys_NoOtherPoolBySpillImportServiceOrListenerSet(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -199,7 +199,7 @@ func TestAccessKeys_NoOtherPoolBySpillImportServiceOrListenerSet(t *testing.T) {
 		{"//other", "chat", denied}, {"/./other", "chat", denied}, {"/%6fther", "chat", denied},
 	} {
 		if c.path == "/redirect" {
-			continue // the client follows the redirect
+			continue // the client then follows the redirect
 		}
 		if got := s.result(c.path, question, secret(c.key)...); got != c.want {
 			t.Errorf("%s with key %s: %s, want %s", c.path, c.key, got, c.want)
@@ -224,8 +224,8 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// Without a key, an upload is answered before any byte of its body is sent, also where a script
-// waits for bodies. Preflights of CORS pass.
+// Without a key, an upload is answered before its body is sent, even if a script waits for bodies.
+// CORS preflights pass.
 func TestAccessKeys_UploadIsDeniedBeforeItsBody(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -255,7 +255,7 @@ func TestAccessKeys_UploadIsDeniedBeforeItsBody(t *testing.T) {
 			return fmt.Sprint(got.status, " ", got.header.Get("access-control-allow-origin")) + errorText(err)
 		})
 		body := strings.Replace(preflight, "Connection: close", "Content-Length: 31457280", 1)
-		got, err := s.raw(strings.Replace(body, "/other", "", 1)) // this path has a route without CORS
+		got, err := s.raw(strings.Replace(body, "/other", "", 1)) // the route of this path has no CORS
 		if err != nil || got.status != http.StatusUnauthorized {
 			t.Errorf("an upload as preflight with %s: got %d %v, want 401", part, got.status, err)
 		}
@@ -267,7 +267,7 @@ func TestAccessKeys_UploadIsDeniedBeforeItsBody(t *testing.T) {
 	})
 }
 
-// Only a Gateway's own policy opens a route, and a pool's policy stays above it.
+// Only a Gateway's own policy can exempt a route, and a pool's policy still applies to it.
 func TestAccessKeys_GatewayPolicyOpensARoute(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// An exporter's AccessPolicy with members gates its peer listener: requests of other members are
-// denied there, although the pool is exported to them. Attaching the policy changes no other
-// cluster.
+// An exporter's AccessPolicy with members gates its peer listener. It denies requests of other
+// members, although the pool is exported to them. The policy changes no other cluster.
 func TestAccessPolicy_MembersGateThePeerListener(t *testing.T) {
 	t.Parallel()
 	far := newSite(t)

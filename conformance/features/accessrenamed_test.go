@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A listener that is renamed under its policy stays gated, also over a restart, until the policy's
-// target is corrected. A rename while no process runs opens nothing, either.
+// A listener that is renamed under its policy stays gated, even over a restart, until the policy's
+// target is corrected. A rename while no process runs opens nothing either.
 func TestAccess_RenamedListenerStaysGated(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// watched waits until the site watches so many requests.
+// watched waits until the site watches n requests.
 func (s *site) watched(n float64) {
 	s.Helper()
 	s.Eventually(fmt.Sprint(n, " requests are watched"), func() error {
@@ -15,7 +15,7 @@ func (s *site) watched(n float64) {
 	})
 }
 
-// completed fails for each stream that is cut.
+// completed fails the test for each stream that was cut.
 func completed(t *testing.T, what string, results ...chan error) {
 	t.Helper()
 	for _, result := range results {
@@ -25,8 +25,8 @@ func completed(t *testing.T, what string, results ...chan error) {
 	}
 }
 
-// The streams that a process watches go on while it stops in order, and a revoked key still ends
-// its streams then. No request fails, and the other process watches the new ones.
+// While a process stops in order, the streams that it watches continue, and a revoked key still
+// ends its streams. No request fails, and the other process watches new ones.
 func TestAccessRevoke_StreamsGoOnWhileTheirProcessStops(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -78,7 +78,7 @@ func TestAccessRevoke_StreamsGoOnWhileTheirProcessStops(t *testing.T) {
 	letsIn(20)
 }
 
-// On SIGTERM penstock up ends its Envoys, too. Watched streams run to their ends.
+// On SIGTERM penstock up ends its Envoys, too. Watched streams run to their end first.
 func TestAccessRevoke_StreamsGoOnWhileEnvoyStops(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -96,8 +96,8 @@ func TestAccessRevoke_StreamsGoOnWhileEnvoyStops(t *testing.T) {
 	}
 }
 
-// Open streams follow the policies of now: none is cut by a change of policies or routes, and a
-// revoked key ends only the streams whose policy still has revoke: Immediately.
+// The current policies apply to open streams. Changing policies or routes cuts none. A revoked key
+// ends only the streams whose policy still has revoke: Immediately.
 func TestAccessRevoke_PoliciesAndRoutesChangeWhileStreamsAreOpen(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

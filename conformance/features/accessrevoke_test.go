@@ -47,7 +47,7 @@ func (s *site) open(key string, words int) (result chan error) {
 	return result
 }
 
-// running fails if a stream has ended.
+// running fails the test if a stream has ended.
 func running(t *testing.T, what string, result chan error) {
 	t.Helper()
 	select {
@@ -57,8 +57,8 @@ func running(t *testing.T, what string, result chan error) {
 	}
 }
 
-// With revoke: Immediately a stream ends once its key no longer counts. The streams of other keys
-// go on, no resource of xDS changes, and the policy's new field cuts no stream.
+// With revoke: Immediately, a stream ends once its key is revoked. Streams of other keys continue,
+// no xDS resource changes, and adding the field to the policy cuts no stream.
 func TestAccessRevoke_StreamOfARevokedKeyEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -131,8 +131,8 @@ func TestAccessRevoke_WithoutTheFieldStreamsRunToTheirEnds(t *testing.T) {
 	}
 }
 
-// A stream is cut with the process that watches it: nothing else would end it in time. The process
-// that is left watches further requests.
+// A stream is cut when the process that watches it ends, because no other process would cut it in
+// time. The remaining process watches further requests.
 func TestAccessRevoke_StreamsEndWithTheirProcess(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -153,7 +153,7 @@ func TestAccessRevoke_StreamsEndWithTheirProcess(t *testing.T) {
 		})
 	}
 	letsIn()
-	// count opens streams, and returns how many of them the other process watches.
+	// Open streams, and count those that the other process watches.
 	var results []chan error
 	count := func() int {
 		t.Helper()

@@ -13,9 +13,9 @@ import (
 	"testing"
 )
 
-// The importing cluster decides, and vouches for the caller: with allow.identities the exporter's
-// access log has the caller, as MEMBER:CALLER. Without it, the exporter ignores what members state.
-// No server receives either.
+// The importing cluster authenticates the caller. With allow.identities, the exporter's access log
+// has the caller as MEMBER:CALLER. Without it, the exporter ignores what members state. No server
+// receives either.
 func TestClusterSet_ExporterBelievesCallersAsFarAsItAllows(t *testing.T) {
 	t.Parallel()
 	far, here := newSite(t), newSite(t)
@@ -54,7 +54,7 @@ func TestClusterSet_ExporterBelievesCallersAsFarAsItAllows(t *testing.T) {
 	asks("null")
 }
 
-// believe lets the members of a site's ClusterSet state owners and groups.
+// believe lets the members of a site's ClusterSet state owners and groups of callers.
 func (s *site) believe() (undo func()) {
 	s.Helper()
 	set, err := os.ReadFile(filepath.Join(s.Files, "set.yaml"))
@@ -69,13 +69,13 @@ func (s *site) believe() (undo func()) {
 	return func() { s.Write("set.yaml", string(set)) }
 }
 
-// collector receives the spans of a penstock process: the bodies of OTLP requests.
+// collector stores the spans of a penstock process, as bodies of OTLP requests.
 type collector struct {
 	mu     sync.Mutex
 	bodies []string
 }
 
-// traced sends the spans of the site's picks to a collector. It precedes up.
+// traced sends the spans of the site's picks to a collector. Call it before up.
 func (s *site) traced() *collector {
 	c := &collector{}
 	server := s.backend("collector", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -89,8 +89,8 @@ func (s *site) traced() *collector {
 	return c
 }
 
-// caller returns the caller of a pick, or "", once the pick's span has arrived. No body has spans
-// of several traces: each request waits for the span of the one before.
+// caller returns the caller of a pick, or "", once the pick's span has arrived. Each request waits
+// for the previous one's span, so that no body has spans of two traces.
 func (c *collector) caller(trace string) (by string, arrived bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,7 +99,8 @@ func (c *collector) caller(trace string) (by string, arrived bool) {
 		if !strings.Contains(body, string(id)) {
 			continue
 		}
-		// After the key, an attribute has the tag and size of its value, and of the text in it.
+		// In the encoding, an attribute's key is followed by tag and size of its value, tag and
+		// size of the text in the value, and the text.
 		if _, value, ok := strings.Cut(body, "enduser.id"); ok && len(value) > 4 && len(value) >= 4+int(value[3]) {
 			by = value[4 : 4+int(value[3])]
 		}
@@ -108,9 +109,9 @@ func (c *collector) caller(trace string) (by string, arrived bool) {
 	return by, arrived
 }
 
-// In EndpointMode the exporter's picker learns the caller from the importing cluster, directly and
-// after a spill. As far as the ClusterSet believes, it uses the caller as MEMBER:CALLER, which is
-// also the fairness ID. No client can state another caller, neither on a gated route nor on an open
+// In EndpointMode the importing cluster sends the caller to the exporter's picker, directly and
+// after a spill. As far as the ClusterSet allows, the picker uses the caller as MEMBER:CALLER, also
+// as the fairness ID. No client can state another caller, neither on a gated route nor on an open
 // one.
 func TestClusterSet_ExportersPickerKnowsTheCallerInEndpointMode(t *testing.T) {
 	t.Parallel()
@@ -122,7 +123,8 @@ func TestClusterSet_ExportersPickerKnowsTheCallerInEndpointMode(t *testing.T) {
 		CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	// Members prove themselves to the picker by their certificates; other callers are not believed.
+	// Members prove their identity to the picker by certificates. It does not believe other
+	// callers.
 	far.flags = []string{"--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca",
 		in("ca.crt")}
 	far.member("far", far.peerListener(), "accessmembers.yaml", with("far"),

@@ -19,8 +19,8 @@ func (s *site) load(server, action, adapter string) {
 	}
 }
 
-// A server without the adapter answers 404. Each request goes to a server that has it, the first
-// one too, also after it was loaded there and unloaded at the other one at run time.
+// A server without the adapter answers 404. Each request, even the first, goes to a server that has
+// it, also after a server loads it and the other one unloads it at run time.
 func TestAdapters_RequestsGoToTheServerThatHasTheirs(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -44,7 +44,7 @@ func TestAdapters_RequestsGoToTheServerThatHasTheirs(t *testing.T) {
 	}
 	s.load("b", "load", "sql")
 	s.load("a", "unload", "sql")
-	failed := 0 // until the access log has reported the first 404
+	failed := 0 // failures until the access log has reported the first 404
 	s.Eventually("40 requests in a row follow the adapter", func() error {
 		for range 40 {
 			got, err := s.ask("/", adapterQuestion)
@@ -61,7 +61,7 @@ func TestAdapters_RequestsGoToTheServerThatHasTheirs(t *testing.T) {
 	}
 }
 
-// An adapter that no list had is loaded at one server while requests go on.
+// One server loads an adapter that no list had, while requests continue.
 func TestAdapters_FirstRequestForANewOneIsServed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -80,7 +80,7 @@ func TestAdapters_FirstRequestForANewOneIsServed(t *testing.T) {
 	}
 }
 
-// Servers without a list of models, or with an incomplete list, get requests as before.
+// Servers with no list of models, or an incomplete one, get requests nevertheless.
 func TestAdapters_ListsThatAreWrongRejectNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

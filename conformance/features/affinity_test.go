@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// The requests of a session stay at the cluster that served the first one, though another is
-// better, until that cluster declines; then they stay at another. The client's session names no
-// cluster.
+// The requests of a session stay at the cluster that served the first one, even if another is
+// better, until that cluster declines. Then they stay at another cluster. The client's session
+// names no cluster.
 func TestAffinity_SessionStaysAtItsCluster(t *testing.T) {
 	t.Parallel()
 	s, clusters := newSite(t), map[string]*cluster{}
@@ -74,8 +74,8 @@ func TestAffinity_SessionStaysAtItsCluster(t *testing.T) {
 	}
 }
 
-// tokenLeads makes the cluster of a token slow: the token alone still leads to it, and its picker
-// receives its own token.
+// tokenLeads makes the cluster of a token slow. The token must still lead to it, and its picker
+// must receive its own token.
 func tokenLeads(t *testing.T, s *site, c *cluster, token string) {
 	t.Helper()
 	c.set(slow(300 * time.Millisecond))

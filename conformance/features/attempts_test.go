@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Penstock counts requests to other clusters by cluster, and explain --why shows the result of a
-// request at each cluster, also where no picker of ours sees them.
+// Penstock counts requests to other clusters by cluster. explain --why shows a request's result at
+// each cluster, even if no picker of Penstock sees the request.
 func TestAttempts_WhyShowsEachClusterThatWasAsked(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -21,7 +21,7 @@ func TestAttempts_WhyShowsEachClusterThatWasAsked(t *testing.T) {
 		ended = `  outcome      ended after \d+\.\d{3} s, status 200, served by 127\.0\.0\.1:\d+, headers after \d+\.\d{3} s, first byte after \d+\.\d{3} s`
 		named = `  choice       its own picker names 127\.0\.0\.1:\d+`
 	)
-	// A spill goes to the clusters of an import in their order, and on where one declines, as other
+	// A spill tries the clusters of an import in order, and moves on if one declines, as other
 	// requests do.
 	spilled := []string{`pick .*, pool default/both, .*`, `  choice       spilled: import default/far .*`,
 		`pick .*, cluster east of import default/far, .*`, named, ended}
@@ -55,8 +55,8 @@ func TestAttempts_WhyShowsEachClusterThatWasAsked(t *testing.T) {
 	}
 }
 
-// why sends a request to a path until a cluster serves it, and waits until its explanation has
-// these lines in order, and no further clusters.
+// why sends requests to a path until a cluster serves one. Its explanation must have these lines in
+// order, and no further clusters.
 func (s *site) why(path, by string, lines ...string) {
 	s.Helper()
 	var id string

@@ -13,7 +13,7 @@ import (
 var ofClient = []string{"authorization", "Bearer of-the-client", "x-api-key", "of-the-client",
 	"api-key", "of-the-client"}
 
-// keyed is a model server that keeps the headers of its last request. The simulated one redacts
+// keyed is a model server that stores the headers of its last request. penstock sim redacts
 // credentials.
 type keyed struct {
 	mu   sync.Mutex
@@ -40,7 +40,7 @@ func (s *site) keyed(name string) *keyed {
 	return k
 }
 
-// of waits for a request and returns its credentials. id is its x-request-id.
+// of waits for the request with this x-request-id, and returns its credentials.
 func (k *keyed) of(s *site, id string) (credentials string) {
 	s.Helper()
 	s.Eventually("the server has the request", func() error {
@@ -59,8 +59,8 @@ func (k *keyed) requested() bool {
 	return k.last != nil
 }
 
-// A server's own key replaces the client's credentials at the servers of its pool. No mirror, no
-// other backend of the route and no spill target receives it.
+// A server's own key replaces the client's credentials at the servers of its pool only: no mirror,
+// other backend or spill target receives it.
 func TestUpstreamCredential_GoesToThePoolsOwnServersAlone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -111,7 +111,8 @@ func TestUpstreamCredential_GoesToThePoolsOwnServersAlone(t *testing.T) {
 	}
 }
 
-// Without its key, no request reaches a server, with a reason and a finding.
+// Without its key a pool's servers get no requests. Responses have a reason, and the pool has a
+// finding.
 func TestUpstreamCredential_MissingSecretFailsClosed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

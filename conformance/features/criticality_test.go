@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// loaded is a model server whose metrics page has a queue and a use of the KV cache that a test
-// sets.
+// loaded is a model server whose metrics page has a queue and a KV cache usage that the test sets.
 type loaded struct{ page atomic.Pointer[string] }
 
 func (l *loaded) has(queue int, kv float64) {
@@ -31,8 +30,8 @@ func (l *loaded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Without a PoolPolicy, a Sheddable model is shed where no server has capacity, like in the
-// inference extension's filter. Other models are served.
+// Without a PoolPolicy, a Sheddable model is shed if no server has capacity, as by the inference
+// extension's filter. Other models are served.
 func TestCriticality_SheddableModelIsShedWhereNoServerHasCapacity(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

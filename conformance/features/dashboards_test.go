@@ -20,13 +20,14 @@ import (
 	"github.com/penstock-project/penstock/manifests/monitoring"
 )
 
-// without lists the queries, by panel, that show no data in this test, and why.
+// without lists, by panel, the queries that have no data in this test, and why.
 var without = map[string]string{
 	"NACKs":                     "Envoy rejects nothing",
 	"Wait that clusters report": "the import has one cluster, so there is no choice between clusters",
 }
 
-// A Prometheus scrapes two clusters of a set under traffic: each query of each dashboard has data.
+// A Prometheus scrapes two clusters of a set under traffic. Each query of each dashboard must have
+// data.
 func TestDashboards_EachQueryHasData(t *testing.T) {
 	s, east := newSite(t), newSite(t)
 	for _, name := range []string{"pod", "here"} {

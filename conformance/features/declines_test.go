@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// soon bounds the time of a request that no queue holds: far less than ttlSeconds of the pools, and
-// far more than a loaded machine needs.
+// soon bounds the time of a request that no queue holds: far below ttlSeconds of the pools, and far
+// above what a loaded machine needs.
 const soon = 15 * time.Second
 
-// A pool with flow control holds requests of its own clients while its servers are busy. A request
-// of another cluster goes to the idle one, whatever policy sent it here, and however the pool is
-// reached.
+// While its servers are busy, a pool with flow control holds its own clients' requests. A request
+// of another cluster goes to an idle cluster, whatever policy chose this one, and however the pool
+// is reached.
 func TestFlowControl_BusyExporterHoldsNoRequestThatAnIdleOneServes(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"EndpointMode", "ParentMode"} {
@@ -70,7 +70,7 @@ func lastHolds(t *testing.T, mode string) {
 	last := ""
 	here.Eventually("the request waits at one of them", func() error {
 		for name, at := range exporters {
-			if at.come() > before[name] { // others may be picked meanwhile, so fewer may wait
+			if at.come() > before[name] { // others may have been picked, so that fewer wait
 				last = name
 			}
 		}
@@ -87,8 +87,8 @@ func lastHolds(t *testing.T, mode string) {
 	}
 }
 
-// exporting starts a cluster with an import, and two that export it: east, whose server runs one
-// request at a time, and west with further parts and arguments of its server.
+// exporting starts a cluster with an import, and two clusters that export it: east, whose server
+// runs one request at a time, and west, with further parts, and arguments for its server.
 func exporting(t *testing.T, mode string, parts []string, west ...string) (here *site, exporters map[string]*site) {
 	here, exporters = newSite(t), map[string]*site{}
 	here.member("here", "", "declines.yaml", with("here"))
@@ -116,7 +116,7 @@ func exporting(t *testing.T, mode string, parts []string, west ...string) (here 
 	return here, exporters
 }
 
-// goesTo sends requests at the same time, each of which a server answers soon.
+// goesTo sends requests at once. The server must answer each of them soon.
 func (s *site) goesTo(policy, server string, requests int) {
 	s.Helper()
 	var all sync.WaitGroup
@@ -134,8 +134,8 @@ func (s *site) goesTo(policy, server string, requests int) {
 	all.Wait()
 }
 
-// fill sends requests of this site's own clients to the pool chat until some wait in the picker.
-// The returned function ends them all.
+// fill sends this site's own requests to pool chat until some wait in the picker. free ends them
+// all.
 func (s *site) fill(waiting float64) (free func()) {
 	s.Helper()
 	ctx, end := context.WithCancel(s.Context())
@@ -152,13 +152,13 @@ func (s *site) fill(waiting float64) (free func()) {
 			return nil
 		}
 		sent++
-		all.Go(func() { _ = s.stream(ctx, "/", strings.Repeat("word ", 3000), func(string) {}) }) // until ctx is done
+		all.Go(func() { _ = s.stream(ctx, "/", strings.Repeat("word ", 3000), func(string) {}) }) // ends with ctx
 		return fmt.Errorf("%g requests wait, want %g", now, waiting)
 	})
 	return free
 }
 
-// come is the number of requests that wait or were picked.
+// come returns how many requests wait or were picked.
 func (s *site) come() float64 { return s.waiting() + s.series(picked) }
 
 func (s *site) waiting() float64 {

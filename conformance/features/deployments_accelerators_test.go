@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// nvidiaSMI lists two devices in the recorded form of nvidia-smi.
+// nvidiaSMI lists two devices in nvidia-smi's output format.
 const nvidiaSMI = `#!/bin/sh
 [ "$1" = --query-gpu=index,uuid,name,memory.total,mig.mode.current ] || { echo "not a valid field: $1"; exit 2; }
 echo '0, GPU-8e1b24a5-4a7e-6b4f-b1c2-1d0a5f3c9e11, NVIDIA L40S, 46068, [N/A]'
@@ -22,7 +22,7 @@ echo "$CUDA_DEVICE_ORDER $CUDA_VISIBLE_DEVICES" >> "FILES/$2.devices"
 exec PENSTOCK sim --listen "$1" --name "$2" --model "$3"
 `
 
-// cudaEngine is a file of its own: fixtures expand ${}.
+// cudaEngine has a file of its own, because fixtures expand ${}.
 const cudaEngine = `
 apiVersion: penstock.dev/v1alpha1
 kind: Engine
@@ -38,7 +38,7 @@ spec:
       process: {program: cuda-server, args: ['${host}:${port}', '${deployment}-${replica}', '${model.servedName}']}
 `
 
-// accelerated begins a site whose PATH has nvidia-smi and cuda-server.
+// accelerated makes a site with nvidia-smi and cuda-server in its PATH.
 func accelerated(t *testing.T) (s *site, dir string) {
 	s = newSite(t)
 	dir = t.TempDir()
@@ -49,7 +49,7 @@ func accelerated(t *testing.T) (s *site, dir string) {
 	return s, dir
 }
 
-// executable writes a program, in which FILES is dir and PENSTOCK the binary.
+// executable writes a program. FILES in its text becomes dir, and PENSTOCK the binary.
 func (s *site) executable(dir, name, text string) {
 	s.Helper()
 	text = strings.NewReplacer("FILES", dir, "PENSTOCK", binary).Replace(text)
@@ -58,7 +58,7 @@ func (s *site) executable(dir, name, text string) {
 	}
 }
 
-// sees waits until a server has started, and returns the devices that each start of it saw.
+// sees waits until a server has started. It returns the devices that each start of it saw.
 func (s *site) sees(dir, server string) (starts []string) {
 	s.Helper()
 	s.Eventually(server+" starts", func() error {

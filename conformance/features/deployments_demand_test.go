@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// asks sends a chat completion for a model, and returns an error unless it is answered whole.
+// asks sends a chat completion for a model. It returns an error unless the answer is complete.
 func (s *site) asks(model, prompt string, limit time.Duration) (by string, err error) {
 	ctx, cancel := context.WithTimeout(s.Context(), limit)
 	defer cancel()
@@ -41,13 +41,13 @@ func TestIdle_AModelWithoutRequestsStopsAndTheNextRequestStartsIt(t *testing.T) 
 	}
 	s.Eventually("the server of naps has ended", func() error {
 		all := engines(t, s.state)
-		return because(len(all) == 2, all) // llama, and fails
+		return because(len(all) == 2, all) // two servers: llama's, and the one that fails
 	})
 	if by, err := s.asks("naps", "hello", 30*time.Second); err != nil || by != "naps-0" {
 		t.Errorf("a request for a model that is Asleep: got %q %v, want naps-0", by, err)
 	}
 	sleeps()
-	// A stream that lasts longer than a model may be idle is not cut.
+	// A stream that lasts longer than the idle time of its model is not cut.
 	words, begun := strings.TrimSpace(strings.Repeat("word ", 60)), time.Now()
 	if _, err := s.asks("naps", words, 30*time.Second); err != nil || time.Since(begun) < 2*time.Second {
 		t.Errorf("a long response: got %v after %v, want no error, after at least 2 s", err, time.Since(begun))
@@ -67,7 +67,7 @@ echo "$CUDA_DEVICE_ORDER $CUDA_VISIBLE_DEVICES" >> "FILES/$2.devices"
 exec PENSTOCK sim --listen "$1" --name "$2" --model "$3" --inter-token-latency 10ms --grace 1ms
 `
 
-// On one device, random requests for three models are all served, and none is cut.
+// Random requests for three models on one device are all served, and none is cut.
 func TestSwap_RandomRequestsForThreeModelsOnOneDeviceAreServed(t *testing.T) {
 	t.Parallel()
 	s, dir := accelerated(t)

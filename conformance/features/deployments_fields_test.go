@@ -22,7 +22,7 @@ func TestDeployment_AccessLetsInKeysAlone(t *testing.T) {
 	becomes("a request without a key", "401 invalid_api_key")
 	becomes("a request with another key", "401 invalid_api_key", bearer("sk-another")...)
 	s.reports("AccessPolicy")
-	// Without access the model is open. A change that gates it, with a mistake, closes it.
+	// Without access the model is open. A change that adds access with a mistake closes it.
 	s.write("deployments_fields.yaml", with("open"))
 	becomes("a request without a key, after access is removed", "200")
 	s.write("deployments_fields.yaml", with("gated"), swap("{apiKeys: {}}", "{apiKeyz: {}}"))
@@ -56,7 +56,7 @@ func TestDeployment_SchedulerKeepsConversationsTogether(t *testing.T) {
 	s.reports("did you mean loadFactorPercent: 125?")
 }
 
-// namedServer serves under the name in a variable, which a Secret has.
+// namedServer serves under the name in a variable, whose value is in a Secret.
 const namedServer = `#!/bin/sh
 [ -n "$UPSTREAM" ] || exit 1
 exec PENSTOCK sim --listen "$1" --model "$2" --name "$SERVER"
@@ -136,7 +136,7 @@ func TestDeployment_AdaptersAreRoutedToTheServersOfTheirModel(t *testing.T) {
 		t.Errorf("%s answers a request for the adapter with %s, want llama-0 as sql", got.by(), got.body)
 	}
 	s.lists("", "llama", "sql of llama")
-	// Who has a name keeps it.
+	// A deployment keeps a name that another one also wants.
 	s.write("deployments_fields.yaml", with("adapters", "rival"))
 	s.reports("ModelDeployment default/llama serves sql at the same Gateway; write another name")
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// sends keeps requests for a model in flight until the returned function is called, which returns
-// how many were answered, and the first that failed.
+// sends keeps requests for a model in flight until end is called. end returns how many were
+// answered, and the first failure.
 func (s *site) sends(model string, clients int) (end func() (answered int, failed error)) {
 	ctx, stop := context.WithCancel(s.Context())
 	var all sync.WaitGroup
@@ -42,7 +42,7 @@ func (s *site) sends(model string, clients int) (end func() (answered int, faile
 	}
 }
 
-// only waits until a model is served by some servers alone.
+// only waits until exactly these servers serve a model.
 func (s *site) only(model string, servers ...string) {
 	s.Helper()
 	s.Eventually(fmt.Sprint(model, " is served by ", servers), func() error {
@@ -86,7 +86,7 @@ func TestRollout_BesideTheOldServerLosesNoRequest(t *testing.T) {
 	s.write("deployments.yaml", swap("model: {name: llama}", "model: {name: llama}\n  variables: {max-num-seqs: 9}"))
 	s.only("llama", "llama-0")
 	s.oneServer()
-	// A version that fails stops there.
+	// A rollout stops at a version that fails.
 	s.write("deployments.yaml",
 		swap("model: {name: llama}", "model: {name: llama}\n  variables: {time-to-first-token: 1.1.1s}"))
 	s.reports("server 1: exit status")

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// deploy serves a fixture whose model servers penstock starts, and ends them after the test.
+// deploy serves a fixture whose model servers penstock starts. The servers end after the test.
 func (s *site) deploy(edits ...edit) {
 	s.Helper()
 	s.deployFixture("deployments.yaml", edits...)
@@ -32,7 +32,7 @@ func (s *site) deployFixture(fixture string, edits ...edit) {
 	s.up(fixture, edits...)
 }
 
-// engines has the process IDs of model servers, by the names of their records.
+// engines returns the process IDs of model servers, by the names of their records.
 func engines(t testing.TB, state string) map[string]int {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(state, "engines", "*.json"))
@@ -224,7 +224,7 @@ func TestRun_StartsAModelWithoutFiles(t *testing.T) {
 	}
 }
 
-// llamaServer takes the flags of llama.cpp's server that Penstock passes, and rejects others.
+// llamaServer accepts the flags that Penstock passes to llama.cpp's server, and rejects others.
 const llamaServer = `#!/bin/sh
 while [ $# -gt 0 ]; do
   case $1 in

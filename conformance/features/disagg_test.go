@@ -23,7 +23,7 @@ func roles(t *testing.T, config string, roles ...string) *site {
 	return s
 }
 
-// A prefill server, named by a header, reads a long prompt, but not a short one or one that decode
+// A header names a prefill server for a long prompt, but not for a short prompt or one that decode
 // has cached. Clients' values of the header are removed.
 func TestDisagg_PrefillServerIsNamed(t *testing.T) {
 	t.Parallel()
@@ -44,9 +44,9 @@ func TestDisagg_PrefillServerIsNamed(t *testing.T) {
 	prefill := s.address("prefill")
 	served(prompt("short", 8), "")
 	served(prompt("long", 400), prefill)
-	served(prompt("long", 400), "") // the server decode has now cached the prompt
-	// The last pick had no prefill, the one before has. Sampled picks show verdicts, which name
-	// servers too: only the label counts.
+	served(prompt("long", 400), "") // decode now has the prompt cached
+	// The last pick had no prefill, the one before had. Verdicts of sampled picks name servers too,
+	// so only the label counts.
 	label := regexp.MustCompile(`(?m)^  prefill +` + regexp.QuoteMeta(prefill) + `$`)
 	if text := s.explain("--last", "2"); len(label.FindAllString(text, -1)) != 1 {
 		t.Errorf("explain --last 2: got\n%s\nwant the label prefill %s once", text, prefill)
@@ -56,7 +56,7 @@ func TestDisagg_PrefillServerIsNamed(t *testing.T) {
 		t.Errorf("explain: got\n%s\nwant out: decode-filter, and out: prefill-filter", text)
 	}
 
-	// Without a prefill server, decode does all.
+	// Without a prefill server, decode does all the work.
 	s.write("disagg.yaml", with("decode", "policy", "roles"))
 	n := 0
 	s.Eventually("decode is alone", func() error {
@@ -65,19 +65,19 @@ func TestDisagg_PrefillServerIsNamed(t *testing.T) {
 		h := s.last("decode").Headers.Get(header)
 		return because(h == "", "it got ", h)
 	})
-	// Without a decode server, there is no answer.
+	// Without a decode server, requests fail.
 	s.write("disagg.yaml", with("prefill", "policy", "roles"))
 	s.answers("/", http.StatusServiceUnavailable)
 }
 
-// dynamo numbers the servers, and makes the picker send the numbers as Dynamo's frontends do.
+// dynamo numbers the servers, and makes the picker send the numbers that Dynamo's frontends expect.
 var dynamo = []edit{
 	swap("llm-d.ai/role: prefill", `llm-d.ai/role: prefill, penstock.dev/dynamo-instance-id: "17"`),
 	swap("llm-d.ai/role: decode", `llm-d.ai/role: decode, penstock.dev/dynamo-instance-id: "18"`),
 	swap("- type: max-score-picker", "- type: max-score-picker\n- type: dynamo-headers"),
 }
 
-// The first pool's servers are gone: the second pool's server, which serves the request, gets no
+// The first pool's servers are gone. The second pool's server, which serves the request, gets no
 // header of the first pool.
 func TestDisagg_NextPoolAfterASpillSeesNoPrefillServer(t *testing.T) {
 	t.Parallel()
@@ -107,7 +107,7 @@ func TestDisagg_NextPoolAfterASpillSeesNoPrefillServer(t *testing.T) {
 	spilled(strings.Replace(prompt("two", 400), "{", `{"nvext":{"token_data":[1,2]},`, 1))
 }
 
-// Dynamo's frontends get the numbers of the picked workers, and no other numbers.
+// Dynamo's frontends get the numbers of the picked workers only.
 func TestDynamo_FrontendsGetTheWorkersOfThePick(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -136,7 +136,7 @@ func TestDynamo_FrontendsGetTheWorkersOfThePick(t *testing.T) {
 	}
 }
 
-// Only a request with an image has it encoded elsewhere.
+// Only a request with an image gets an encode server.
 func TestDisagg_ImagesAreEncodedElsewhere(t *testing.T) {
 	t.Parallel()
 	s := roles(t, "images", "encode", "decode")
@@ -154,8 +154,8 @@ func TestDisagg_ImagesAreEncodedElsewhere(t *testing.T) {
 	}
 }
 
-// A sidecar at the pod's first port passes requests on to its data-parallel ranks, which the picker
-// counts separately.
+// A sidecar at the pod's first port passes requests to the pod's data-parallel ranks. The picker
+// counts the ranks separately.
 func TestDisagg_DataParallelRankIsNamed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

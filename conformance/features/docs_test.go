@@ -21,11 +21,11 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// pageLimit bounds the commands of a block. It only ends a page that hangs.
+// pageLimit bounds the commands of a block, so that a page that hangs ends.
 const pageLimit = 2 * time.Minute
 
-// Each command of a page of docs/ works, in an empty folder, and prints the text on the page. Pages
-// run at the same time if the machine has network namespaces.
+// The commands of each page of docs/ work in an empty folder, and print the text on the page. If
+// the machine has network namespaces, pages run concurrently.
 func TestDocs_CommandsOfPagesRun(t *testing.T) {
 	pages, err := docs.Pages()
 	if err != nil {
@@ -77,8 +77,8 @@ func TestDocs_PageOfAMissingProgramIsNamed(t *testing.T) {
 	}
 }
 
-// isolation returns a command that runs bash with ports and processes of its own; none if this
-// machine has no such namespaces.
+// isolation returns a command that runs bash with its own ports and processes; none if this machine
+// has no such namespaces.
 func isolation() []string {
 	for _, flags := range [][]string{nil, {"--map-root-user"}} {
 		prefix := append([]string{"unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"}, flags...)
@@ -114,11 +114,11 @@ func runPage(t *testing.T, page docs.Page, prefix []string) {
 			if next := page.Blocks[i+1:]; len(next) > 0 && next[0].Lang == "text" && next[0].Tag == "test" {
 				shown = next[0].Text
 			}
-			if shown != "" && strings.HasSuffix(strings.TrimSpace(b.Text), "&") { // such a command prints more lines
+			if shown != "" && strings.HasSuffix(strings.TrimSpace(b.Text), "&") { // a background command prints more
 				shown = "...\n" + shown + "...\n"
 			}
 			s.run(at, b.Text, shown)
-		case "text": // run has compared the text
+		case "text": // run compares the text
 		default:
 			s.write(at, b.Arg, b.Text)
 		}
@@ -134,7 +134,7 @@ type shell struct {
 	count int // number of commands
 }
 
-// newShell starts a bash that ends with the test, together with everything that the page started.
+// newShell starts a bash that ends with the test, together with all processes of the page.
 func newShell(t *testing.T, prefix []string) *shell {
 	t.Helper()
 	s := &shell{TB: t, files: processtest.ShortDir(t), ended: make(chan struct{})}
@@ -169,7 +169,7 @@ func newShell(t *testing.T, prefix []string) *shell {
 	return s
 }
 
-// end ends the shell's process group with SIGTERM, and what is left after a while with SIGKILL.
+// end ends the shell's process group by SIGTERM, and after a while by SIGKILL.
 func (s *shell) end(group int) {
 	_ = s.input.Close()
 	_ = syscall.Kill(-group, syscall.SIGTERM)
@@ -190,8 +190,8 @@ func (s *shell) write(at, name, text string) {
 	rig.Write(filepath.Base(path), text)
 }
 
-// run gives commands to bash, and waits until they have ended and have printed shown. If shown is
-// empty, each command must succeed.
+// run gives commands to bash, and waits until they have ended and printed shown. If shown is empty,
+// each command must succeed.
 func (s *shell) run(at, text, shown string) {
 	s.Helper()
 	s.count++

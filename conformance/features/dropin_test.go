@@ -35,7 +35,7 @@ schedulingProfiles:
 `
 
 // The arguments are from KServe's scheduler, whose template renders flags that are off as empty
-// ones.
+// arguments.
 func TestDropIn_ManifestsOfLLMDsPickerStartUnchanged(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -48,7 +48,7 @@ func TestDropIn_ManifestsOfLLMDsPickerStartUnchanged(t *testing.T) {
 	s.up("externalpicker.yaml", with("two", "external", "slice"))
 	s.answers("/", http.StatusOK)
 
-	// One long prompt: the server that has read it gets it again.
+	// A long prompt goes again to the server that has read it.
 	words := strings.Repeat("the same words again and again ", 40)
 	prompt := fmt.Sprintf(`{"model": "llama", "messages": [{"role": "user", "content": %q}]}`, words)
 	first := s.answered("/", prompt).by()
@@ -58,7 +58,7 @@ func TestDropIn_ManifestsOfLLMDsPickerStartUnchanged(t *testing.T) {
 		}
 	}
 
-	// Dashboards and autoscalers of llm-d's users, by today's names and by the former ones.
+	// Series for dashboards and autoscalers of llm-d's users, by current and former names.
 	page := ""
 	shows := func(what string) {
 		t.Helper()

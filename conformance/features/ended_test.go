@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// inARow polls until n successive requests have answers that check accepts. A machine that is too
-// busy to report an end in time costs a round and not the test.
+// inARow polls until check accepts the answers of n successive requests. A machine that is too busy
+// to report an end in time costs a round, but not the test.
 func (s *site) inARow(n int, check func(reply) error) {
 	s.Helper()
 	s.Eventually(fmt.Sprint(n, " requests in a row"), func() error {
@@ -37,7 +37,7 @@ func TestEnded_NextRequestOfAClientIsNotSpilled(t *testing.T) {
 	})
 }
 
-// Identical requests, one after the other, stay at the server that has their prompt cached.
+// Identical requests in sequence stay at the server that has their prompt cached.
 func TestEnded_SequentialRequestsKeepTheirServer(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

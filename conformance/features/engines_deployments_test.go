@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// llamaServerOnPath puts the real llama-server before other programs, and returns a GGUF.
+// llamaServerOnPath puts the real llama-server first in PATH, and returns a GGUF file.
 func (s *site) llamaServerOnPath() (gguf string) {
 	s.Helper()
 	if installed() == "" {
@@ -104,7 +104,7 @@ func TestEngines_LlamaCppRunsAFile(t *testing.T) {
 	<-run.Ended()
 }
 
-// The schema of an engine follows the parser of the version that the tests install.
+// An engine's schema must match the parser of the installed version.
 func TestEngines_LlamaCppSchemaIsTheParsersOwn(t *testing.T) {
 	python := filepath.Join(installed(), "llamacpp", "bin", "python")
 	cmd := exec.CommandContext(t.Context(), python, "-B", "../tools/engines/llamacpp_schema.py")

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// vllmBlock is the size of the engines' blocks (BLOCK of vllm.sh): whole blocks are cached.
+// vllmBlock is the engines' block size (BLOCK of vllm.sh). Only whole blocks are cached.
 const vllmBlock = 32
 
 func (e *engine) total(s *site, name string) (sum float64) {
@@ -35,7 +35,7 @@ type message struct {
 	Content string `json:"content"`
 }
 
-// usage is how many tokens a prompt had, and how many of them the engine had cached.
+// usage is a prompt's number of tokens, and how many of them the engine had cached.
 type usage struct{ prompt, cached float64 }
 
 func chat(s *site, url string, messages []message) (u usage, err error) {
@@ -52,7 +52,7 @@ func chat(s *site, url string, messages []message) (u usage, err error) {
 	return u, nil
 }
 
-// words is a text with no beginning in common with another one.
+// words returns a text that begins like no other.
 func words() string {
 	var b strings.Builder
 	for range 120 {
@@ -61,8 +61,8 @@ func words() string {
 	return b.String()
 }
 
-// talk holds conversations, one turn of each after the other, and returns how many tokens of their
-// prompts an engine has read before, in whole blocks.
+// talk holds conversations, whose turns alternate. It returns how many of their prompts' tokens an
+// engine has read before, in whole blocks.
 func talk(s *site, conversations, turns int) (reusable float64, err error) {
 	history := make([][]message, conversations)
 	before := make([]float64, conversations)
@@ -81,8 +81,8 @@ func talk(s *site, conversations, turns int) (reusable float64, err error) {
 	return reusable, nil
 }
 
-// engineHits compares the engines' cached tokens with the possible ones, and with the picker's
-// prediction from their KV events. The engines have a history, which only their replays show.
+// engineHits compares the engines' cached tokens with the possible number, and with the picker's
+// prediction from KV events. Earlier events of the engines come only from their replays.
 func engineHits(t *testing.T, s *site, engines ...*engine) {
 	for i, e := range engines {
 		body := fmt.Sprintf(`{"model":"tiny","max_tokens":1,"prompt":%q}`, long(90+i))
@@ -129,7 +129,7 @@ func engineHits(t *testing.T, s *site, engines ...*engine) {
 		}
 		return nil
 	})
-	// 12 in a row are no chance: without events, each would have one of two.
+	// Without events each request would find one of two servers, so 12 in a row are no chance.
 	s.Eventually("requests follow prompts that engines got from another client", func() error {
 		for i := range 12 {
 			document, e := words(), engines[rand.IntN(len(engines))]

@@ -44,8 +44,8 @@ func (c *counting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.proxy.ServeHTTP(w, r)
 }
 
-// chats sends a request every 100 ms until ctx ends, streamed or not. Clients wait for limit. It
-// returns how many failed.
+// chats sends a request every 100 ms until ctx ends, streamed or not. Its clients wait for limit.
+// It counts the requests, and those that failed.
 func (s *site) chats(ctx context.Context, stream bool, limit time.Duration) (sent, failed int64) {
 	var all sync.WaitGroup
 	var bad atomic.Int64
@@ -79,9 +79,9 @@ func (s *site) chats(ctx context.Context, stream bool, limit time.Duration) (sen
 	}
 }
 
-// The engine core of one of two servers stops: its API server stays healthy, its page keeps its
-// values, and streams get headers. It gets at most three requests after the first three seconds,
-// with streams and without, whether clients wait or give up, and serves again once it continues.
+// The engine core of one of two servers stops. Its API server stays healthy, its metrics keep their
+// values, and streams get headers. After three seconds it gets at most three more requests,
+// streamed or not, whether clients wait or give up. It serves again once it continues.
 func TestEngines_VLLMHung(t *testing.T) {
 	s := newSite(t)
 	s.publishers()
@@ -141,7 +141,7 @@ func TestEngines_VLLMHung(t *testing.T) {
 			most = max(most, given)
 			text := s.explain(s.url("/"))
 			t.Logf("given %d in the first 3 s, then %d; %d are in flight there", early-before, given, stuck)
-			// Three abandoned requests are too few to show that a server is silent.
+			// Three abandoned requests are too few to detect a silent server.
 			few := early-before+given <= 3
 			if given > 3 || !few && !strings.Contains(text, "since 20") {
 				t.Errorf("requests to the stopped server after the first three seconds: got %d, want at most 3, and "+

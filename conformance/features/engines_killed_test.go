@@ -38,8 +38,8 @@ func (e *engine) again(s *site, name string) {
 	s.starts(s.engine(e.kind, name))
 }
 
-// killed kills one of two engines under load, several times by turns, and returns how many requests
-// failed that had not begun.
+// killed kills one of two engines under load, in different ways in turn. It returns how many
+// requests failed before they began.
 func killed(t *testing.T, kind string, kills ...func(*engine) error) (failed int) {
 	s := newSite(t)
 	names := []string{"a", "b"}

@@ -22,7 +22,7 @@ var (
 	weightSize = regexp.MustCompile(`load_tensors: .* model buffer size = +([0-9.]+) MiB`)
 )
 
-// llama.cpp prints what it reserves. With --parallel, requests divide the context.
+// llama.cpp prints what it reserves. With --parallel, requests share the context.
 func TestEngines_LlamaCppReservesWhatIsEstimated(t *testing.T) {
 	s := newSite(t)
 	gguf := s.llamaServerOnPath()
@@ -84,7 +84,7 @@ func (s *site) reserved(gguf string, args []string) (cache, weights float64) {
 		text, err = os.ReadFile(path)
 		return errors.Join(err, because(listens.Match(text), string(text)))
 	})
-	last := func(size *regexp.Regexp) float64 { // it estimates once before
+	last := func(size *regexp.Regexp) float64 { // the last one, because llama.cpp also prints an estimate before
 		all := size.FindAllSubmatch(text, -1)
 		if len(all) == 0 {
 			s.Fatalf("got no %v, want one in\n%s", size, text)

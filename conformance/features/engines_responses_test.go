@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Two real vLLM servers keep responses in memory: 20 follow-ups through a pool with
-// responseAffinity are all answered 200, streamed or not. Without the field some are answered 404.
+// Two real vLLM servers keep responses in memory. Through a pool with responseAffinity, 20
+// follow-ups are all answered 200, streamed or not. Without the field, some are answered 404.
 func TestEngines_VLLMFollowUpsFindTheirResponse(t *testing.T) {
 	t.Setenv("VLLM_ENABLE_RESPONSES_API_STORE", "1")
 	s := newSite(t)

@@ -19,16 +19,16 @@ import (
 
 const (
 	truthRequests = 200
-	truthLoad     = 0.5 // share of the server's capacity, by its calibration, of both workloads
+	truthLoad     = 0.5 // of both workloads, as a share of the server's calibrated capacity
 	truthLate     = 20 * time.Millisecond
-	truthNoise    = 1.15 // the ratio of the two nearest of three real runs above which sim_truth has no limit
+	truthNoise    = 1.15 // sim_truth has no limit if the two nearest of three real runs differ by more than this ratio
 	truthLimit    = 1.25 // 0.8 in the other direction
-	truthChunk    = 2048 // tokens of prompts in a step
+	truthChunk    = 2048 // prompt tokens in a step
 	truthBlocks   = 1 << 20 / simulation.BlockTokens
 )
 
-// truthRun has the times of one workload: to first tokens, and the mean time between two tokens of
-// each answer.
+// truthRun has the times of one workload: to first tokens, and the mean between two tokens of each
+// answer.
 type truthRun struct{ first, between []time.Duration }
 
 func spread(times []time.Duration) (p50, p90 time.Duration) {
@@ -36,7 +36,7 @@ func spread(times []time.Duration) (p50, p90 time.Duration) {
 	return sorted[len(sorted)/2], sorted[len(sorted)*9/10]
 }
 
-// generate sends a prompt of token IDs, and returns the times of headers, first and last token.
+// generate sends a prompt of token IDs. It returns the times of headers, first and last token.
 func (e *engine) generate(s *site, ids []int, output int, salt string) (headers, first, last time.Duration, err error) {
 	body, _ := json.Marshal(map[string]any{
 		"model": "tiny", "prompt": ids, "max_tokens": output, "ignore_eos": true, "stream": true, "temperature": 0,
@@ -60,8 +60,8 @@ func tokenIDs(seed uint64, n int) []int {
 	return ids
 }
 
-// calibrate measures the cost of a step with lone prompts, after cached documents of the lengths in
-// the calibration's workload, and with parallel answers. None of them is in the compared workload.
+// calibrate measures a step's cost with single prompts, after the cached documents of the
+// calibration's workload, and with parallel answers. The compared workload contains none of these.
 func (e *engine) calibrate(t *testing.T, s *site) simulation.ServerConfig {
 	t.Helper()
 	var seed atomic.Uint64
@@ -78,7 +78,7 @@ func (e *engine) calibrate(t *testing.T, s *site) simulation.ServerConfig {
 	for range 5 {
 		ask(fresh(512), 8)
 	}
-	pace := func(n int) time.Duration { // time between two tokens of n concurrent answers
+	pace := func(n int) time.Duration { // pace returns the time between two tokens of n concurrent answers
 		var paces []time.Duration
 		for range 5 {
 			var all sync.WaitGroup
@@ -106,7 +106,7 @@ func (e *engine) calibrate(t *testing.T, s *site) simulation.ServerConfig {
 	c.Base, c.Step = c.Step/2, c.Step/2
 	// Each token attends to the whole prompt, so tokens after a long cached document take longer.
 	var tokenizes []float64
-	perToken := 0.0 // seconds, the mean of all lengths of documents
+	perToken := 0.0 // seconds; mean over all document lengths
 	const few, many = 128, 640
 	for blocks := range calibrated.most + 1 {
 		document := fresh(blocks * simulation.BlockTokens)
@@ -132,7 +132,8 @@ func (e *engine) calibrate(t *testing.T, s *site) simulation.ServerConfig {
 	return c
 }
 
-// shape describes a workload of questions about documents. tail and output are mean tokens.
+// shape describes a workload of questions about documents. tail and output are mean numbers of
+// tokens.
 type shape struct {
 	seed            uint64
 	documents, most int // number of documents, and largest number of blocks of a document
@@ -145,7 +146,7 @@ var (
 	compared   = shape{11, 24, 4, 200, 32, truthLoad}
 )
 
-// truthWorkload draws questions about shared documents at a part of a server's capacity.
+// truthWorkload draws questions about shared documents that use a part of a server's capacity.
 func truthWorkload(t *testing.T, c *simulation.ServerConfig, s shape) *simulation.Workload {
 	t.Helper()
 	random := rand.New(rand.NewPCG(s.seed, 13))
@@ -190,7 +191,7 @@ func truthWorkload(t *testing.T, c *simulation.ServerConfig, s shape) *simulatio
 	return w
 }
 
-// truthPrompt has the token IDs of a request: equal blocks have equal ones.
+// truthPrompt returns a request's token IDs. Equal blocks have equal IDs.
 func truthPrompt(w *simulation.Workload, i int) (ids []int) {
 	r := &w.Requests[i]
 	for _, hash := range w.Chain(r, nil) {
@@ -199,7 +200,8 @@ func truthPrompt(w *simulation.Workload, i int) (ids []int) {
 	return append(ids, tokenIDs(uint64(i), r.Input-len(ids))...)
 }
 
-// real plays a workload to an engine. Each request is sent at its time, whatever the others do.
+// real sends a workload to an engine. Each request is sent at its time, even if earlier ones are
+// unanswered.
 func (e *engine) real(t *testing.T, s *site, w *simulation.Workload, salt string) (run truthRun) {
 	t.Helper()
 	var mu sync.Mutex
@@ -260,9 +262,9 @@ func simulated(t *testing.T, w *simulation.Workload, c simulation.ServerConfig) 
 	return run
 }
 
-// fit changes the times of a step and the rate of prompts, one after the other, until the
-// simulation takes as long as the engine did for the calibration's workload. Under load, client and
-// server share the CPU.
+// fit adjusts the times of a step and the rate of prompts in turn, until the simulation takes as
+// long for the calibration's workload as the engine did. Under load, client and server share the
+// CPU.
 func fit(t *testing.T, w *simulation.Workload, c simulation.ServerConfig, engine *truthRun) simulation.ServerConfig {
 	t.Helper()
 	apart := func(c simulation.ServerConfig) (sum float64) {
@@ -301,10 +303,11 @@ func fit(t *testing.T, w *simulation.Workload, c simulation.ServerConfig, engine
 	return c
 }
 
-// A server of the simulation takes as long as a real vLLM that reads and writes at the same rates.
+// A simulated server takes as long as a real vLLM that reads and writes at the same rates.
 func TestEngines_VLLMTakesAsLongAsSimulated(t *testing.T) {
 	t.Setenv("LORA", "0")
-	// The tiny model computes less than vLLM's own processes do, which share this CPU with it.
+	// With the tiny model, vLLM's own processes, which share this CPU, would take more time than
+	// the model.
 	t.Setenv("MODEL", "truth")
 	s := newSite(t)
 	e := s.engine("vllm", "a", "--max-num-batched-tokens", fmt.Sprint(truthChunk), "--max-num-seqs", "128")
@@ -353,7 +356,7 @@ func TestEngines_VLLMTakesAsLongAsSimulated(t *testing.T) {
 				"Simulated over a real vLLM, the median of three runs.")
 			if k.name == "ttft" {
 				worst = max(worst, ratio, 1/ratio)
-				// One run that another program slows down does not move the median.
+				// A single run that another program slows down does not change the median.
 				noise = max(noise, min(at.real[2].Seconds()/median, median/at.real[0].Seconds()))
 			}
 		}

@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// vllmOnPath puts the real vllm before other programs, and returns the folder of a model.
+// vllmOnPath puts the real vllm first in PATH, and returns a model's folder.
 func (s *site) vllmOnPath() (model string) {
 	s.Helper()
 	if installed() == "" {
@@ -29,7 +29,7 @@ func (s *site) vllmOnPath() (model string) {
 	return filepath.Join(installed(), "models", "tiny")
 }
 
-// vllmAnswers waits for an answer of the model, as long as an engine starts.
+// vllmAnswers waits until the model answers, at most as long as an engine needs to start.
 func (s *site) vllmAnswers() {
 	s.Helper()
 	poll.NoError(s, "the real vLLM answers", engineLimit, func() error {
@@ -73,7 +73,7 @@ func TestEngines_VLLMIsDeployedAdoptedAndChanged(t *testing.T) {
 			before)
 	}
 
-	// A stream that passes no gateway is protected by --shutdown-timeout alone.
+	// Only --shutdown-timeout protects a stream that passes no gateway.
 	body := `{"model": "llama", "max_tokens": 600, "ignore_eos": true, "stream": true,
 		"messages": [{"role": "user", "content": "Hello"}]}`
 	direct, err := request(t.Context(), fmt.Sprintf("http://127.0.0.1:%d/v1/chat/completions", s.enginePort()), body)
@@ -118,7 +118,7 @@ func TestEngines_VLLMServesEmbeddings(t *testing.T) {
 	})
 }
 
-// The schema of an engine follows the parser of the version that the tests install.
+// An engine's schema must match the parser of the installed version.
 func TestEngines_VLLMSchemaIsTheParsersOwn(t *testing.T) {
 	python := filepath.Join(installed(), "vllm", "bin", "python")
 	cmd := exec.CommandContext(t.Context(), python, "-B", "../tools/engines/vllm_schema.py")
@@ -132,7 +132,7 @@ func TestEngines_VLLMSchemaIsTheParsersOwn(t *testing.T) {
 	}
 }
 
-// penstock engines install installs what the tests start.
+// penstock engines install installs the engine that the tests start.
 func TestEngines_LlamaCppIsInstalledByOneCommand(t *testing.T) {
 	s := newSite(t)
 	gguf := filepath.Join(installed(), "models", "tiny.gguf")

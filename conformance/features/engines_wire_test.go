@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// long is a prompt of some thousand tokens, which takes an engine much longer to read than to
-// answer anything else. Each n has another beginning, so that nothing is cached.
+// long returns a prompt of some thousand tokens, which an engine reads much longer than it takes
+// for any answer. Prompts of different n begin differently, so that none is cached.
 func long(n int) string {
 	var b strings.Builder
 	for i := range 2500 {
@@ -60,7 +60,7 @@ func timed(s *site, url, body string) (headers time.Duration, events []event, er
 	return headers, events, lines.Err()
 }
 
-// field is a value of JSON text, by a path of names; nil without it.
+// field returns a value of a JSON text by a path of names, or nil.
 func field(text string, names ...string) any {
 	var value any
 	if json.Unmarshal([]byte(text), &value) != nil {
@@ -87,8 +87,8 @@ func modelsOf(s *site, e *engine) (ids []string, err error) {
 	return ids, nil
 }
 
-// The properties of vLLM's answers that Penstock relies on. If this fails, a new version has
-// changed them.
+// vllmOnTheWire checks the properties of vLLM's answers on which Penstock relies. If it fails, a
+// new version has changed them.
 func vllmOnTheWire(t *testing.T, e *engine) {
 	s := newSite(t)
 	chat := func(text string, stream bool) string {
@@ -341,7 +341,7 @@ func firstToken(t *testing.T, s *site, prompt func(int) string) {
 				})
 				for n, want := range []float64{end, headers, first} {
 					got, _ := strconv.ParseFloat(found[n+1], 64)
-					if got < want*0.9-0.01 || got > want*1.1+0.01 { // 10 %, and the time of the pick
+					if got < want*0.9-0.01 || got > want*1.1+0.01 { // 10 %, and the time of a pick
 						return fmt.Errorf("got %v, want %v, of end, headers and first byte (%.2f, %.2f, %.2f):\n%s",
 							got, want, end, headers, first, text)
 					}
@@ -356,7 +356,7 @@ func firstToken(t *testing.T, s *site, prompt func(int) string) {
 
 type api struct{ name, path, body, has string }
 
-// behindGateway sends a request of each API that both engines have, and of more.
+// behindGateway sends a request of each API that both engines have, and of the APIs in more.
 func behindGateway(t *testing.T, s *site, more ...api) {
 	all := []api{
 		{"chat", "/v1/chat/completions", `{"model":"tiny","max_tokens":4,"messages":[{"role":"user","content":"a"}]}`,

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// An error that Penstock or its Envoy answers has the form of the request's API, and a reason.
+// An error response of Penstock or its Envoy has the form of the request's API, and a reason.
 func TestErrors_HaveTheFormOfTheAPI(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -68,7 +68,7 @@ func TestErrors_HaveTheFormOfTheAPI(t *testing.T) {
 	}
 }
 
-// checkError checks the form of an error of an API; "" is no API.
+// checkError checks the form of an API's error; "": no API.
 func checkError(api string, got reply, reason, message string) error {
 	var e struct {
 		Type  string
@@ -80,7 +80,7 @@ func checkError(api string, got reply, reason, message string) error {
 	}
 	isJSON := json.Unmarshal([]byte(got.body), &e) == nil && got.header.Get("content-type") == "application/json"
 	switch {
-	case api == "" && isJSON && reason != "no_endpoints": // a picker's answers are JSON
+	case api == "" && isJSON && reason != "no_endpoints": // a picker answers in JSON
 	case api == "":
 		return nil
 	case !isJSON || !strings.HasPrefix(e.Error.Message, message) || e.Error.Type == "":
@@ -93,7 +93,7 @@ func checkError(api string, got reply, reason, message string) error {
 		reason)
 }
 
-// What Envoy rejects has the form of the API, too, if Envoy has read the path.
+// Envoy's rejections have the form of the API, too, once Envoy has read the path.
 func TestErrors_OfRequestsThatEnvoyRejects(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -123,7 +123,7 @@ func TestErrors_OfRequestsThatEnvoyRejects(t *testing.T) {
 	}
 }
 
-// gRPC has a form of its own.
+// Errors of gRPC have gRPC's form.
 func TestErrors_OfGRPCHaveNoJSON(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

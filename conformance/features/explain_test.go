@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process/processtest"
 )
 
-// explain agrees with Envoy for each form of a request. make bench compares 20,000 of another seed
-// each day.
+// explain agrees with Envoy about each form of a request. make bench compares 20,000 requests of
+// another seed each day.
 func TestExplain_NeverDiffersFromEnvoy(t *testing.T) {
 	t.Parallel()
 	c := explain.Config{Penstock: binary, Envoy: envoy, Dir: processtest.ShortDir(t), Seed: 1, Forms: 1000, Commands: 5}

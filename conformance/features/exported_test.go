@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A pool that no other cluster imports, because this one has no ClusterSet or its annotations are
-// invalid, has a finding in the running process and in `penstock translate`.
+// A pool that no cluster imports, because there is no ClusterSet or its annotations are invalid,
+// has a finding in the running process and in `penstock translate`.
 func TestExport_AnnotationsWithoutEffectAreFindings(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

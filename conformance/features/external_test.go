@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// Each branch of the Dynamo proposal's diagram, with the processor, router and token store of
-// penstock-external, and with workers.
+// Tests each branch of the Dynamo proposal's diagram, with penstock-external's processor, router
+// and token store, and with workers.
 func TestExternal_EachBranchOfTheProposalReachesTheWorker(t *testing.T) {
 	t.Parallel()
 	path, err := process.Build(t.Context(), t.TempDir(), "penstock-external")
@@ -60,8 +60,7 @@ func TestExternal_EachBranchOfTheProposalReachesTheWorker(t *testing.T) {
 				body := `{"model":"llama","max_tokens":2,"messages":[{"role":"user","content":"ab"}]` + b.member + `}`
 				got := s.answered("/"+b.name, body, "x-req-tokens-key", "of-another-tenant")
 				served[got.by()] = true
-				// "user: ab
-				// " has four tokens in o200k_base, and one word.
+				// "user: ab " is four tokens in o200k_base, and one word.
 				if text := strings.ReplaceAll(got.body, " ", ""); got.header.Get("x-tokens-from") != b.from ||
 					!strings.Contains(text, `"prompt_tokens":4`) {
 					t.Errorf("from %s: got token IDs from %q: %s, want from %q, and 4 tokens of the prompt", got.by(),

@@ -14,9 +14,9 @@ import (
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 )
 
-// referencePicker reads a request to its end, picks, and serves no health checks. With acknowledges
-// it answers in the order of the inference extension's lwepp v1.6.0: each piece of the body on
-// arrival, before the headers, without sending it back. Otherwise it follows the protocol.
+// referencePicker reads a request to its end, then picks. It serves no health checks. With
+// acknowledges, it answers like the inference extension's lwepp v1.6.0: at once for each piece of
+// the body, before the headers, without sending the piece back. Otherwise it follows the protocol.
 type referencePicker struct {
 	extprocv3.UnimplementedExternalProcessorServer
 	pick         string
@@ -91,7 +91,7 @@ func (p *referencePicker) Process(s extprocv3.ExternalProcessor_ProcessServer) e
 	}
 }
 
-// external starts two model servers, and an external picker that names the second one.
+// external starts two model servers, and an external picker that picks the second.
 func external(t *testing.T, acknowledges bool) (s *site, p *referencePicker, stop func()) {
 	s = newSite(t)
 	s.server("pod-1")
@@ -111,8 +111,8 @@ func (s *site) allServedBy(path, by string, requests int) {
 	}
 }
 
-// The external picker is another Penstock's, which picks pod-2 only: all requests go there, so
-// Envoy calls it.
+// Another Penstock is the external picker, and picks only pod-2. All requests go there, so Envoy
+// calls it.
 func TestExternalPicker_DecidesAndFailureModeApplies(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -123,7 +123,7 @@ func TestExternalPicker_DecidesAndFailureModeApplies(t *testing.T) {
 	s.up("externalpicker.yaml", with("two", "external", "slice"))
 	s.allServedBy("/", "pod-2", 20)
 
-	// A picker that cannot be reached: 503 with FailClose, any endpoint with FailOpen.
+	// If the picker cannot be reached, FailClose gives 503, and FailOpen any endpoint.
 	s.closed("epp")
 	s.write("externalpicker.yaml", with("two", "external", "slice"))
 	s.answers("/", http.StatusServiceUnavailable)
@@ -131,7 +131,7 @@ func TestExternalPicker_DecidesAndFailureModeApplies(t *testing.T) {
 	s.answers("/", http.StatusOK)
 }
 
-// Neither kind serves health checks, and the user's objects do not distinguish them.
+// Neither kind of picker serves health checks, and objects do not distinguish them.
 func TestExternalPicker_OfBothBodyModesWorks(t *testing.T) {
 	t.Parallel()
 	s, _, stop := external(t, true)
@@ -141,7 +141,7 @@ func TestExternalPicker_OfBothBodyModesWorks(t *testing.T) {
 	if out := s.status(); !strings.Contains(out, report) {
 		t.Errorf("status: got\n%s\nwant that the pool %q", out, report)
 	}
-	stop() // A newer release replaces the picker.
+	stop() // a newer release replaces the picker
 	serving(t, s.address("epp"), &referencePicker{pick: s.address("pod-1")})
 	s.Eventually("the status does not report it any more", func() error {
 		out := s.status()
@@ -150,8 +150,8 @@ func TestExternalPicker_OfBothBodyModesWorks(t *testing.T) {
 	s.allServedBy("/", "pod-1", 10)
 }
 
-// A picker that waits for bodies would never answer headers alone, and the pool, which fails
-// closed, would answer 503.
+// A picker that waits for bodies would never answer headers alone. The pool fails closed, so it
+// would answer 503.
 func TestExternalPicker_PicksForStreamsUploadsAndUpgrades(t *testing.T) {
 	t.Parallel()
 	for name, acknowledges := range map[string]bool{"full duplex": false, "acknowledges": true} {
@@ -171,7 +171,7 @@ func TestExternalPicker_PicksForStreamsUploadsAndUpgrades(t *testing.T) {
 	}
 }
 
-// picksFor sends a request with some headers: the picker must pick for it and receive its
+// picksFor sends a request with these headers. The picker must pick for it, and receive its
 // response's headers.
 func (s *site) picksFor(p *referencePicker, header http.Header) {
 	s.Helper()
@@ -201,7 +201,7 @@ func (s *site) picksFor(p *referencePicker, header http.Header) {
 	})
 }
 
-// A starting process must probe pickers before it configures Envoy's calls.
+// A starting process must probe pickers before it configures Envoy's calls to them.
 func TestExternalPicker_RestartKeepsTheBodyMode(t *testing.T) {
 	t.Parallel()
 	s, _, _ := external(t, true)
@@ -220,8 +220,8 @@ func TestExternalPicker_RestartKeepsTheBodyMode(t *testing.T) {
 	requests.end(0)
 }
 
-// A call to an external picker lasts as long as its request, because the picker receives which
-// endpoint served. Envoy resets the call with the picker's cluster.
+// A call to an external picker lasts as long as its request, because the picker learns which
+// endpoint served. Envoy resets the call if it removes the picker's cluster.
 func TestExternalPicker_RemovedKeepsRequestsInFlight(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -240,8 +240,8 @@ func TestExternalPicker_RemovedKeepsRequestsInFlight(t *testing.T) {
 	}
 }
 
-// The picker of a pool that fails open ends. Until Envoy's health check fails, each request whose
-// call Envoy begins would get a 503.
+// The picker of a pool that fails open ends. Until Envoy's health check fails, each request with a
+// new call would get 503.
 func TestExternalPicker_LostOneIsPassedByAtOnce(t *testing.T) {
 	t.Parallel()
 	const few = 100 // number of sequential requests
@@ -250,7 +250,7 @@ func TestExternalPicker_LostOneIsPassedByAtOnce(t *testing.T) {
 	s.ports["epp"] = s.ports["pod-1.picker"]
 	s.up("externalpicker.yaml", with("one", "external", "selector"), swap("FailClose", "FailOpen"))
 	s.answers("/", http.StatusOK)
-	s.logged("external picker answered its probe") // Penstock is then connected to the picker
+	s.logged("external picker answered its probe") // Penstock is now connected to the picker
 
 	requests := s.traffic("/")
 	requests.flows(20)
@@ -270,13 +270,13 @@ func TestExternalPicker_LostOneIsPassedByAtOnce(t *testing.T) {
 	})
 }
 
-// otherNames are a picker's flags. The PoolPolicies of the YAML state the same names.
+// otherNames are flags of a picker. The PoolPolicies in the YAML have the same names.
 var otherNames = []string{
 	"--destination-endpoint-hint-key", "x-pod", "--destination-endpoint-hint-metadata-namespace", "picks",
 	"--destination-endpoint-subset-metadata-namespace", "subsets",
 }
 
-// The picker picks pod-2 only, and fails closed: a pick that Envoy does not find is 503.
+// The picker picks only pod-2 and fails closed, so 503 means that Envoy did not find the pick.
 func TestExternalPicker_IsAskedByItsOwnNames(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -297,12 +297,12 @@ func TestExternalPicker_IsAskedByItsOwnNames(t *testing.T) {
 	for _, path := range []string{"", "/relayed", "/declared"} {
 		served(path)
 	}
-	// A multipart body goes to no picker: our picker calls the external one.
+	// Envoy sends no multipart body to a picker, so Penstock's picker calls the external one.
 	s.Eventually("a multipart body is picked for", func() error {
 		got, err := s.ask("/", `{"model": "llama", "messages": []}`, "content-type", "multipart/form-data; boundary=x")
 		return because(err == nil && got.status != http.StatusServiceUnavailable && got.by() == "pod-2", got, err)
 	})
-	// Behind a hop, because the pool spills.
+	// A pool that spills is behind a hop. Its picker must get the same names there.
 	s.write("externalpicker.yaml", with(append(parts, "spills")...))
 	s.Eventually("the pool spills", func() error {
 		out := s.explain(s.url("/"))
@@ -311,7 +311,7 @@ func TestExternalPicker_IsAskedByItsOwnNames(t *testing.T) {
 	for range 5 {
 		served("")
 	}
-	// Without the policy, no pick is found.
+	// Without the policy, Envoy finds no pick.
 	s.write("externalpicker.yaml", with("two", "external", "slice", "import"))
 	s.answers("/", http.StatusServiceUnavailable)
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A cluster whose readiness flaps leaves at once, and is first again once it stays ready.
+// A cluster whose readiness flaps leaves at once. It is first again only when it stays ready.
 func TestFailback_ClusterThatFlapsDoesNotMoveRequests(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// With failureMode FailOpen, servers that the remote picker named before serve while it names none.
-// With FailClose they do not, and another cluster is tried first.
+// While the remote picker fails, FailOpen uses the servers that it named before. With FailClose
+// they are not used, and another cluster is tried first.
 func TestFailOpen_ServersServeWhileTheRemotePickerIsGone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -37,7 +37,7 @@ func TestFailOpen_ServersServeWhileTheRemotePickerIsGone(t *testing.T) {
 		}
 	}
 	spare.pickers.Stop()
-	for i := range 5 { // when no cluster has a picker, any server may answer
+	for i := range 5 { // without any picker, any server may answer
 		if got := send("/both"); got != "200 open" && got != "200 spare" {
 			t.Errorf(`request %d without any picker: got %s, want "200 open" or "200 spare"`, i, got)
 		}

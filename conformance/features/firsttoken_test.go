@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// prompt is a chat completion with a prompt of words that no server has cached.
+// prompt is a chat completion with a prompt that no server has cached.
 func (s *site) prompt(words int, stream bool) string {
 	s.prompts++
 	text := strings.Repeat(fmt.Sprintf("word%d ", s.prompts), words)
@@ -18,8 +18,8 @@ func (s *site) prompt(words int, stream bool) string {
 		text)
 }
 
-// Two servers send the headers of a stream at once, as engines do, and read prompts at 8,000 and
-// 1,000 tokens a second: the picker learns that from first tokens, and sends prompts to the fast
+// Like engines, two servers send the headers of a stream at once. They read prompts at 8,000 and
+// 1,000 tokens a second. The picker learns this from first tokens, and sends prompts to the fast
 // one.
 func TestFirstToken_FastServerGetsThePrompts(t *testing.T) {
 	t.Parallel()
@@ -44,12 +44,12 @@ func TestFirstToken_FastServerGetsThePrompts(t *testing.T) {
 var outcomes = regexp.MustCompile(
 	`ended after (\d+\.\d+) s.* headers after (\d+\.\d+) s, first byte after (\d+\.\d+) s`)
 
-// explain shows when a response's headers and the first byte of its body came: for a stream they
-// differ by the time that the server reads the prompt; otherwise both come at the end.
+// explain shows when a response's headers and its first byte came. For a stream the time to read
+// the prompt is between them. Otherwise both come at the end.
 func TestFirstToken_ExplainHasItBesideTheHeaders(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	const read = 0.3 // seconds in which a server reads the prompt
+	const read = 0.3 // seconds a server needs to read the prompt
 	s.server("fast", "--prefill-rate", "1000")
 	s.server("slow", "--prefill-rate", "1000")
 	s.up("firsttoken.yaml")
@@ -75,7 +75,7 @@ func TestFirstToken_ExplainHasItBesideTheHeaders(t *testing.T) {
 			end, headers, first := times[0], times[1], times[2]
 			if first < read || end < first || stream == (headers >= read) {
 				return fmt.Errorf("explain --why: got\n%s\nwant the first token after %v, then the end", text,
-					read) // another process may have used the CPU so long
+					read) // another process may have used the CPU
 			}
 			return nil
 		})

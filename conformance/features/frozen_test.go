@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// freezing is a model server that sends the headers of a stream before it reads the prompt, as
-// engines do, until it is frozen.
+// freezing is a model server that, like engines, sends a stream's headers before it reads the
+// prompt. A test can freeze it.
 type freezing struct {
 	name           string
 	frozen         atomic.Bool
-	headers, reads atomic.Int64 // time until headers, and then until the prompt is read
+	headers, reads atomic.Int64 // time until the headers, and then until the prompt is read
 	got            atomic.Int64 // requests
 
 	mu    sync.Mutex
-	limit string // a request header that only Envoy reads
+	limit string // a request header of which only Envoy knows
 }
 
 func (f *freezing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -59,7 +59,8 @@ func (f *freezing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "data: {}\n\ndata: [DONE]\n\n")
 }
 
-// twoFreezing serves pools of two such servers, once the picker has seen enough streams of each.
+// twoFreezing serves pools of two such servers. It returns once the picker has seen enough streams
+// of each.
 func twoFreezing(t *testing.T) (s *site, servers [2]*freezing) {
 	t.Helper()
 	s = newSite(t)
@@ -80,7 +81,7 @@ func twoFreezing(t *testing.T) (s *site, servers [2]*freezing) {
 	return s, servers
 }
 
-// learns sends so many streams that earlier ones count no more.
+// learns sends enough streams to outdate earlier ones.
 func (s *site) learns(servers [2]*freezing) {
 	s.Helper()
 	servers[0].slow(0, 15*time.Millisecond)
@@ -117,7 +118,7 @@ func (s *site) streams(n int) {
 	senders.Wait()
 }
 
-// A server that accepts requests and sends no headers fails no stream: the next server answers it.
+// A server that accepts requests but sends no headers fails no stream. The next server answers.
 func TestFrozen_StreamsAreAnsweredByTheNextServer(t *testing.T) {
 	t.Parallel()
 	s, servers := twoFreezing(t)
@@ -129,7 +130,7 @@ func TestFrozen_StreamsAreAnsweredByTheNextServer(t *testing.T) {
 	}
 }
 
-// A starting process limits streams by its peer's experience, also once that peer is gone.
+// A starting process limits streams by its peer's experience, and keeps it when the peer is gone.
 func TestFrozen_SecondProcessHasTheLimits(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -162,7 +163,7 @@ func TestFrozen_SecondProcessHasTheLimits(t *testing.T) {
 	}
 }
 
-// asked sends a request, and returns which server has answered and how many have received it.
+// asked sends a request. It returns the answer, and how many servers received the request.
 func (s *site) asked(servers [2]*freezing, path, body string, headers ...string) (got reply, copies int64) {
 	s.Helper()
 	before := servers[0].got.Load() + servers[1].got.Load()
@@ -170,8 +171,8 @@ func (s *site) asked(servers [2]*freezing, path, body string, headers ...string)
 	return got, servers[0].got.Load() + servers[1].got.Load() - before
 }
 
-// Late headers move no request to another server where a policy or a route forbids it, or the
-// answer is not streamed, or the prompt takes long to read. No client sets the limit.
+// Late headers do not move a request if a policy or a route forbids it, if the answer is not
+// streamed, or if reading the prompt takes long. Clients cannot set the limit.
 func TestFrozen_NoOtherServerIsAskedWhereThatIsNotAllowed(t *testing.T) {
 	t.Parallel()
 	s, servers := twoFreezing(t)
@@ -203,7 +204,7 @@ func TestFrozen_NoOtherServerIsAskedWhereThatIsNotAllowed(t *testing.T) {
 			}
 			return nil
 		}
-		if c.copies > 1 { // without CPU, the headers of other streams were slow, too
+		if c.copies > 1 { // without CPU, headers of other streams were slow, too
 			s.Eventually("another server is asked", ask)
 		} else if err := ask(); err != nil {
 			t.Error(err)
@@ -211,8 +212,8 @@ func TestFrozen_NoOtherServerIsAskedWhereThatIsNotAllowed(t *testing.T) {
 	}
 }
 
-// If both servers are slow, the first that sends headers serves, no stream fails, and soon none is
-// sent to two servers.
+// If both servers are slow, the first to send headers serves. No stream fails, and soon no stream
+// is sent to both.
 func TestFrozen_SlowPoolIsNotAskedTwice(t *testing.T) {
 	t.Parallel()
 	s, servers := twoFreezing(t)

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// frozenCost bounds the cost of a frozen picker for a request: 3 s, and a loaded machine's delay.
+// frozenCost bounds a request's delay by a frozen picker: 3 s, and the delays of a loaded machine.
 // If unanswered calls did not end, it would be 12 s.
 const frozenCost = 7 * time.Second
 
 const picked = `penstock_picker_picks_total{pool="default/chat",result="picked"}`
 
-// A stopped picker accepts requests and answers none. Requests that it has begun to read cannot be
-// sent elsewhere; later ones follow the failure mode at once.
+// A frozen picker accepts calls and answers none. A request that it has begun to read must wait;
+// later requests follow the failure mode at once.
 func TestExternalPicker_FrozenCostsSecondsAndThenTheFailureModeCounts(t *testing.T) {
 	t.Parallel()
 	for mode, then := range map[string]int{"FailOpen": http.StatusOK, "FailClose": http.StatusServiceUnavailable} {

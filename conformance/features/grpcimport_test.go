@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// An exporting cluster that speaks HTTP/1.1 gets no gRPC call; the others serve it, also behind a
+// A cluster that speaks HTTP/1.1 gets no gRPC calls. Other clusters serve them, also behind a
 // gateway with appProtocol kubernetes.io/h2c. The cluster still gets other requests.
 func TestGRPC_ClusterWithoutHTTP2EndsNoCall(t *testing.T) {
 	for _, selection := range []string{"Weighted", "LeastLoad"} {
@@ -71,7 +71,7 @@ func TestGRPC_ClusterWithoutHTTP2EndsNoCall(t *testing.T) {
 	}
 }
 
-// speaking serves gRPC, and other requests as a cluster does.
+// speaking serves gRPC calls, and passes other requests to c.
 func speaking(c *cluster) http.Handler {
 	named := func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		_ = grpc.SetHeader(ctx, metadata.Pairs("x-served-by", c.name))

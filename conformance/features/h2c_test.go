@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// speaksH2C makes the pool of a fixture one of servers that speak h2c.
+// speaksH2C makes the servers of a fixture's pool speak h2c.
 var speaksH2C = swap("  targetPorts: [{number: 8000}]",
 	"  targetPorts: [{number: 8000}]\n  appProtocol: kubernetes.io/h2c")
 
-// A silent server of a pool that speaks only h2c is probed in h2c, and so serves again.
+// A silent server that speaks only h2c is probed in h2c, so that it serves again.
 func TestH2C_SilentServerServesAgain(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -29,7 +29,7 @@ func TestH2C_SilentServerServesAgain(t *testing.T) {
 			return errors.Join(err, because(seen["works"] && seen["hangs"], seen))
 		})
 	}
-	for range 10 { // the picker learns the time to first tokens
+	for range 10 { // teaches the picker the time to first tokens
 		both()
 	}
 	if text := s.explain(s.url("/")); strings.Contains(text, "metrics page") {
@@ -37,7 +37,7 @@ func TestH2C_SilentServerServesAgain(t *testing.T) {
 	}
 	hangs.hangs.Store(true)
 	s.Eventually("the server is silent", func() error {
-		go func() { _, _ = s.token(time.Second) }() // half of the requests get no answer
+		go func() { _, _ = s.token(time.Second) }() // half of these requests get no answer
 		n := s.series(`penstock_picker_silent_endpoints{pool="default/chat"}`)
 		return because(n == 1, fmt.Sprint(n, " silent endpoints"))
 	})

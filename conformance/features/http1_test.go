@@ -35,8 +35,8 @@ func (s *site) raw(text string) (reply, error) {
 	return reply{resp.StatusCode, resp.Header, string(body)}, err
 }
 
-// Clients that offer another protocol, speak HTTP/1.0 or write a host in its absolute form are
-// served.
+// Clients are served if they offer another protocol, speak HTTP/1.0, or write a host as an absolute
+// name.
 func TestHTTP1_ClientsAreServedAsTheySpeak(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -91,7 +91,7 @@ func TestHTTP1_ClientsAreServedAsTheySpeak(t *testing.T) {
 	}
 }
 
-// A Gateway need not serve HTTP/1.0.
+// An EnvoyFleet may reject HTTP/1.0.
 func TestHTTP10_IsRejectedWhereAFleetAsksForIt(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

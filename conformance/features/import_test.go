@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A request that a cluster declines is served by another one; a server's own answer is final.
+// If a cluster declines a request, another one serves it. A server's own answer is final.
 func TestImport_DeclinedRequestIsServedByAnotherCluster(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -89,8 +89,7 @@ func TestImport_DeclinedRequestIsServedByAnotherCluster(t *testing.T) {
 	}
 }
 
-// statuses sends some requests to the import, and counts their statuses by the cluster that
-// answered.
+// statuses sends requests to the import, and counts their statuses by the answering cluster.
 func (s *site) statuses(t *testing.T, body string, requests int) map[string]int {
 	t.Helper()
 	counts := map[string]int{}
@@ -116,7 +115,7 @@ func (s *site) statuses(t *testing.T, body string, requests int) map[string]int 
 	return counts
 }
 
-// Clusters of an import come, go and change their mode and weight while requests go on.
+// Clusters of an import come, go, and change mode and weight under traffic.
 func TestImport_ChangedClustersLoseNoRequest(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -145,7 +144,7 @@ func TestImport_ChangedClustersLoseNoRequest(t *testing.T) {
 	} {
 		change.Store(int64(i + 1))
 		s.write("import.yaml", with(fmt.Sprint("change-", i+1)))
-		for round := range 2 { // requests of the second round use only the new wiring
+		for round := range 2 { // the second round uses only the new wiring
 			for _, c := range []*cluster{east, north, west} {
 				c.reset()
 			}
@@ -160,7 +159,7 @@ func TestImport_ChangedClustersLoseNoRequest(t *testing.T) {
 	t.Logf("%d requests", sent.Load())
 }
 
-// An import's requests spill once none of its clusters takes them.
+// An import spills once all its clusters decline.
 func TestImport_SpillsOnceAllClustersDecline(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -182,7 +181,7 @@ func TestImport_SpillsOnceAllClustersDecline(t *testing.T) {
 	}
 }
 
-// If a picker answers no call, another cluster serves, and once none is left the failure mode
+// If a picker answers no calls, another cluster serves. Once none is left, the failure mode
 // applies.
 func TestImport_FailsOpenOnceNoClusterPicks(t *testing.T) {
 	t.Parallel()
@@ -217,8 +216,7 @@ func TestImport_FailsOpenOnceNoClusterPicks(t *testing.T) {
 	served("east", "west")
 }
 
-// The only cluster of an import, whose pods are not declared, is replaced by another one in the
-// same change.
+// One change replaces the only cluster of an import, whose pods are not declared.
 func TestImport_ReplacedClusterLosesNoRequest(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

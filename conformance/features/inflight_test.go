@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/holding"
 )
 
-// limited is a site whose pool has one server, which holds each GET until its client gives up.
-// penstock sim ends its responses.
+// limited is a site with one server, which holds each GET until its client gives up, unlike
+// penstock sim.
 func limited(t *testing.T) (*site, *holding.Server) {
 	s, server := newSite(t), holding.Start(true)
 	t.Cleanup(server.Close)
@@ -19,7 +19,7 @@ func limited(t *testing.T) (*site, *holding.Server) {
 	return s, server
 }
 
-// hold sends requests that the server holds. It returns their statuses as they come.
+// hold sends requests that the server holds. It returns their statuses as they arrive.
 func (s *site) hold(n int) <-chan int {
 	ctx, cancel := context.WithCancel(s.Context())
 	statuses := make(chan int, n)
@@ -54,7 +54,7 @@ func TestEnvoy_KilledLeavesNoRequestInFlight(t *testing.T) {
 	s.answers("/", http.StatusOK)
 }
 
-// A request longer than any timeout of a lease still counts.
+// A request counts even if it lasts longer than any timeout of a lease.
 func TestLimit_CountsLongRequests(t *testing.T) {
 	t.Parallel()
 	s, server := limited(t)
@@ -69,7 +69,7 @@ func TestLimit_CountsLongRequests(t *testing.T) {
 	}
 }
 
-// Envoy reports the end of a request some milliseconds late.
+// Envoy reports a request's end some milliseconds late.
 func TestLimit_LateReportsCauseNo429(t *testing.T) {
 	t.Parallel()
 	s, _ := limited(t)
@@ -78,7 +78,7 @@ func TestLimit_LateReportsCauseNo429(t *testing.T) {
 	s.inARow(20, func(got reply) error { return because(got.status == http.StatusOK, got.status) })
 }
 
-// An Envoy calls either of two processes, and each of its workers logs to either.
+// An Envoy may call either of two processes, and each of its workers logs to either.
 func TestLimit_CountsRequestsOfAllProcesses(t *testing.T) {
 	t.Parallel()
 	s, server := limited(t)
@@ -86,7 +86,7 @@ func TestLimit_CountsRequestsOfAllProcesses(t *testing.T) {
 	s.attach(s.ads())
 	s.answers("/", http.StatusOK)
 	served, full := 0, 0
-	for range 12 { // one after the other: between processes a count is some milliseconds old
+	for range 12 { // in sequence, because a count reaches the other process some milliseconds late
 		switch status := <-s.hold(1); status {
 		case http.StatusOK:
 			served++
@@ -99,7 +99,7 @@ func TestLimit_CountsRequestsOfAllProcesses(t *testing.T) {
 	if served != 4 || full != 8 || server.Held() != 4 {
 		t.Errorf("%d served, %d times 429, %d at the server, want 4, 8 and 4", served, full, server.Held())
 	}
-	// The other process counts the requests of a killed one: its Envoy reports them there.
+	// After a kill, the other process counts the killed one's requests: Envoy reports them there.
 	other.kill()
 	s.Eventually("the other process counts all requests in flight", func() error {
 		got, err := s.ask("/", question)

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// realm is an issuer of tokens, with discovery, as Keycloak has it.
+// realm is an issuer of tokens with discovery, like Keycloak.
 type realm struct {
 	testing.TB
 	url string
@@ -29,7 +29,7 @@ type realm struct {
 	authorization []string // of the requests for its keys
 }
 
-// realm starts an issuer. The YAML has its port as idp.
+// realm starts an issuer at port ${idp} of the YAML.
 func (s *site) realm() *realm {
 	s.Helper()
 	r := &realm{TB: s.TB}
@@ -82,7 +82,7 @@ func (r *realm) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 }
 
-// token signs a token for alice, with other claims too; nil removes a claim.
+// token signs a token for alice. more overrides claims; nil removes one.
 func (r *realm) token(more map[string]any) string {
 	r.Helper()
 	r.mu.Lock()
@@ -106,8 +106,8 @@ func part(t testing.TB, v map[string]any) string {
 	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
-// A token of an issuer passes as its caller, and what the issuer has not signed does not. The
-// issuer's keys change, and the issuer goes down, without a change of Envoy's configuration.
+// A token of an issuer passes as its caller; anything that the issuer has not signed does not. The
+// issuer changes its keys and goes down without a change of Envoy's configuration.
 func TestJWT_TokensOfTheIssuerPassAsTheirCaller(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -179,7 +179,7 @@ func TestJWT_TokensOfTheIssuerPassAsTheirCaller(t *testing.T) {
 	}
 }
 
-// explainsTokens compares what explain reports about tokens with the gate's decisions.
+// explainsTokens compares explain's results for tokens with the gate's decisions.
 func (s *site) explainsTokens(alice string, forged []string) {
 	s.Helper()
 	url := s.base() + "/v1/chat/completions"
@@ -230,7 +230,7 @@ func (s *site) keysOfTheIssuerChange(r *realm, alice string) {
 	}
 }
 
-// Keys are fetched from the hosts that the operator allows, with the policy's token.
+// Keys are fetched only from hosts that the operator allows, with the policy's token.
 func TestJWT_KeysAreFetchedFromAllowedHostsAlone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -15,7 +15,7 @@ import (
 // mortal is a model server that fails as a test demands.
 type mortal struct {
 	name   string
-	fails  atomic.Pointer[func(http.ResponseWriter)] // how requests fail; nil: they are served
+	fails  atomic.Pointer[func(http.ResponseWriter)] // makes requests fail; nil: they are served
 	health atomic.Int32                              // the status of /health; 0: 200
 	served atomic.Int32                              // requests, including failed requests
 }
@@ -30,7 +30,7 @@ func (m *mortal) fail(f func(http.ResponseWriter)) { m.fails.Store(&f) }
 
 func resets(http.ResponseWriter) { panic(http.ErrAbortHandler) }
 
-// internal answers as vLLM without its engine core does.
+// internal answers like a vLLM without its engine core.
 func internal(w http.ResponseWriter) {
 	w.WriteHeader(http.StatusInternalServerError)
 	_, _ = io.WriteString(w, `{"error":{"message":"EngineCore encountered an issue."}}`)
@@ -105,7 +105,7 @@ func TestKilled_RequestInFlightIsServedByAnother(t *testing.T) {
 	}
 }
 
-// A server that dies after its answer is found dead, too.
+// A server that dies after its answer is also detected.
 func TestKilled_ErrorOfDeadServerIsServedByAnother(t *testing.T) {
 	t.Parallel()
 	for name, die := range map[string]func(*mortal){
@@ -159,7 +159,7 @@ func TestKilled_WithoutFallbacksARequestIsSentOnce(t *testing.T) {
 	}
 }
 
-// runsOnce sends requests, each of which one server runs and answers with a status.
+// runsOnce sends requests. Exactly one server must run each, and answer with a status.
 func (s *site) runsOnce(status int, servers ...*mortal) {
 	s.Helper()
 	served := func() (n int32) {
@@ -177,7 +177,7 @@ func (s *site) runsOnce(status int, servers ...*mortal) {
 	}
 }
 
-// Only the server itself has marked its answer, so no other server runs its request.
+// The server itself marks its answer. The mark must not move the request to another server.
 func TestKilled_MarkOfAServerIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -194,7 +194,7 @@ func TestKilled_MarkOfAServerIsNotBelieved(t *testing.T) {
 	s.runsOnce(http.StatusInternalServerError, a, b)
 }
 
-// A route's time limit for one attempt ends a slow request: no other server runs it again.
+// A route's time limit for an attempt ends a slow request. No other server runs it again.
 func TestKilled_AttemptThatTakesTooLongIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -208,7 +208,7 @@ func TestKilled_AttemptThatTakesTooLongIsNotRepeated(t *testing.T) {
 	s.runsOnce(http.StatusGatewayTimeout, a, b)
 }
 
-// A request that a server cannot serve would fail at every server.
+// A request that no server can serve is not moved, because it would fail everywhere.
 func TestKilled_ErrorOfWorkingServerIsTheAnswer(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -236,7 +236,7 @@ func TestKilled_ErrorOfWorkingServerIsTheAnswer(t *testing.T) {
 	}
 }
 
-// askers send requests without a pause, from several clients: every second one is a stream.
+// askers are clients that send requests without a pause. Every second request is a stream.
 type askers struct {
 	s     *site
 	model string
@@ -319,7 +319,7 @@ func (l *askers) counts() (served, failed int) {
 	return l.served, len(l.failed)
 }
 
-// A server dies under load, of plain requests and streams.
+// A server dies under a load of plain requests and streams.
 func TestKilled_CostsNoRequestThatHadNotBegun(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -345,7 +345,7 @@ func TestKilled_CostsNoRequestThatHadNotBegun(t *testing.T) {
 	}
 }
 
-// Requests with an external picker, of a pool and of an import, move on too.
+// Requests of pools and imports with an external picker also move on.
 func TestKilled_ExternalPickersRequestsMoveOn(t *testing.T) {
 	t.Parallel()
 	both := []edit{

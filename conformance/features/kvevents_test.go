@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The servers get their first prompts directly from a client: only their events show what they have
+// The servers get their first prompts directly from a client. Only their events show what they have
 // cached.
 func TestKVEvents_OfServersDecidePicks(t *testing.T) {
 	t.Parallel()
@@ -25,7 +25,7 @@ func TestKVEvents_OfServersDecidePicks(t *testing.T) {
 		return fmt.Sprintf(`{"model": "llama", "max_tokens": 1, "messages": [{"role": "user", "content": %q}]}`, prompt)
 	}
 	number := 0
-	// 20 in a row are no chance: without events, each would have one of two.
+	// Without events each request would find one of two servers, so 20 in a row are no chance.
 	s.Eventually("requests follow what the servers have cached", func() error {
 		for range 20 {
 			number++

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Requests go to the cluster whose answers begin first, and to another one once that is faster.
+// Requests go to the cluster whose answers begin first, and change when another becomes faster.
 func TestLatency_RequestsGoToTheClusterThatAnswersFirst(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// Without reports, this gateway's own requests decide: prompts with one beginning go to the cluster
-// that has read it, and others evenly. A declining cluster is left alone, and headers between
-// clusters reach no model server.
+// Without reports, this gateway's own requests decide: prompts with a common beginning go to the
+// cluster that has read it, others are spread evenly. A declining cluster gets no requests. Headers
+// between clusters reach no model server.
 func TestLeastLoad_PromptsGoWhereTheyAreCached(t *testing.T) {
 	t.Parallel()
 	s, clusters := newSite(t), map[string]*cluster{}
@@ -55,7 +55,7 @@ func TestLeastLoad_PromptsGoWhereTheyAreCached(t *testing.T) {
 		t.Errorf("explain: got\n%s\nwant LeastLoad's choice of a cluster by own requests", out)
 	}
 
-	// A declining cluster is replaced by another, and is not called again meanwhile.
+	// Another cluster replaces a declining one, which is not called in the meantime.
 	clusters["east"].set(full)
 	topics := 0
 	s.Eventually("east declines a request", func() error {
@@ -84,8 +84,8 @@ func TestLeastLoad_PromptsGoWhereTheyAreCached(t *testing.T) {
 	}
 }
 
-// Reports of other clusters decide: a cluster that is busy with its own requests gets none, and a
-// prompt goes to the cluster to which another gateway has sent it.
+// With reports, a cluster that is busy with its own requests gets none, and a prompt goes to the
+// cluster to which another gateway has sent it.
 func TestLeastLoad_ReportsOfClustersDecide(t *testing.T) {
 	t.Parallel()
 	here := newSite(t)
@@ -114,7 +114,7 @@ func TestLeastLoad_ReportsOfClustersDecide(t *testing.T) {
 		by[send(here, "hello")] = true
 		return because(by["east-1"] && by["west-1"], by, "; status:\n", here.status())
 	})
-	for name, exporter := range exporters { // each exporter counts its requests
+	for name, exporter := range exporters { // each exporter counts its own requests
 		sent := 0
 		here.Eventually(name+" counts a request", func() error {
 			before := exporter.arrived()
@@ -194,7 +194,7 @@ func busyClusterGetsNone(t *testing.T, here, east *site, send func(at *site, con
 	})
 }
 
-// arrived is how many requests another cluster, "here", has chosen this one for.
+// arrived returns how many requests cluster "here" has sent to this one.
 func (s *site) arrived() float64 {
 	return s.series(`penstock_selection_arrived_requests_total{member="here",pool="default/chat"}`)
 }

@@ -27,7 +27,7 @@ func (s *site) llmd(name string, args ...string) {
 	})
 }
 
-// llm-d-inference-sim is an independent simulator: its metrics decide the picks, its responses
+// llm-d-inference-sim is an independent simulator. Its metrics decide the picks. Its responses
 // arrive plain and streamed.
 func TestLoad_IdleServerIsPickedByItsMetrics(t *testing.T) {
 	t.Parallel()
@@ -54,7 +54,7 @@ func TestLoad_IdleServerIsPickedByItsMetrics(t *testing.T) {
 	if err := s.stream(t.Context(), "/", "one two three", func(string) { events++ }); err != nil || events < 3 {
 		t.Errorf("streamed: %d events, %v, want at least 3", events, err)
 	}
-	// The busy server has at most the first request, from before its metrics were scraped.
+	// The busy server has at most the first request, which came before its metrics were scraped.
 	got, err := s.get("http://" + s.address("idle") + "/metrics")
 	if err != nil || !strings.Contains(got.body, "vllm:") {
 		t.Fatalf("the metrics of idle: got %v\n%s\nwant vllm:", err, got.body)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Requests go to the clusters of the zone, then of the region, then to the rest; and never out of
-// the regions that a policy allows.
+// Requests prefer clusters of the zone, then of the region, then others. They never leave the
+// regions that a policy allows.
 func TestLocality_NearClustersServeFirst(t *testing.T) {
 	t.Parallel()
 	s, clusters := newSite(t), map[string]*cluster{}
@@ -15,8 +15,8 @@ func TestLocality_NearClustersServeFirst(t *testing.T) {
 		clusters[name] = s.cluster(name)
 	}
 	s.up("locality.yaml")
-	// serve polls until these clusters, and no others, serve some requests, each of them one at
-	// least; "" is an error.
+	// serve polls until exactly these clusters serve some requests, each at least one; "" means an
+	// error.
 	serve := func(what string, names ...string) {
 		t.Helper()
 		s.Eventually(what, func() error {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Envoy drops clients of gRPC that begin no call for 50 s, which must not end a request in flight:
-// each of these requests is the last one of its kind for as long.
+// Envoy closes gRPC clients that begin no call for 50 s. This must not end a request in flight, so
+// each of these requests is the last of its kind for that long.
 func TestLong_RequestsOfAMinuteAreServed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

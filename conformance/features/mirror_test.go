@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A mirror is outside of the pool and no member: its copies have no header that a picker or a
-// gateway adds for these.
+// A mirror is neither part of the pool nor a member, so its copies lack the headers that pickers
+// and gateways add for these.
 func TestMirror_CopiesHaveNoHeadersOfPickersAndMembers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -12,7 +12,7 @@ import (
 
 func (s *site) models(path string) (reply, error) { return s.get(s.base() + path + "/v1/models") }
 
-// modelNames are the IDs in a list of models, in their order, each adapter with its parent.
+// modelNames returns the IDs in a list of models, in order, each adapter with its parent.
 func modelNames(text string) (names []string, err error) {
 	var list struct {
 		Object string
@@ -41,7 +41,7 @@ func modelNames(text string) (names []string, err error) {
 	return names, err
 }
 
-// lists waits until a path lists some models, and fails if any of its next answers differs.
+// lists waits until a path lists these models. Each of the next answers must be equal.
 func (s *site) lists(path string, want ...string) {
 	s.Helper()
 	list := func() error {
@@ -58,7 +58,7 @@ func (s *site) lists(path string, want ...string) {
 				err))
 	}
 	s.Eventually(path+" lists models", list)
-	for range 6 { // enough requests for each backend of the rule
+	for range 6 { // enough requests to reach each backend of the rule
 		if err := list(); err != nil {
 			s.Error(err)
 		}
@@ -100,7 +100,7 @@ func TestModels_ListHasThoseOfAllPoolsOfTheRule(t *testing.T) {
 }
 
 // The list is complete also for a pool that spills and replaces models, for an exporting cluster
-// with InferenceModels, and for a host that routes by model and has no rule for it.
+// with InferenceModels, and for a host that routes by model but has no rule for it.
 func TestModels_ListHasNamesThatPickersReplaceAndThoseOfRoutesByModel(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -112,7 +112,7 @@ func TestModels_ListHasNamesThatPickersReplaceAndThoseOfRoutesByModel(t *testing
 	}
 	s.closed("silent")
 	s.exporter("models.yaml", with("exporter", "named"))
-	const chat = "metadata: {name: chat}\nspec:\n  parentRefs: [{name: gw}]\n" // otherwise the route takes any host
+	const chat = "metadata: {name: chat}\nspec:\n  parentRefs: [{name: gw}]\n" // otherwise it takes any host
 	s.up("models.yaml", with("pools", "rewrites", "by-model"), swap(chat, chat+"  hostnames: [chat.example]\n"))
 	s.lists("/spill", "best, replaced", "gemma", "phi")
 	s.lists("/far", "public, replaced", "qwen")
@@ -136,8 +136,8 @@ func TestModels_ListHasNamesThatPickersReplaceAndThoseOfRoutesByModel(t *testing
 	}
 }
 
-// A rule's list includes clusters behind gateways, also alone, and two clusters whose routes lead
-// to each other list the models of both.
+// A rule's list includes models of clusters behind gateways, even if there are no others. Two
+// clusters whose routes lead to each other list the models of both.
 func TestModels_ListHasThoseBehindOtherClustersGateways(t *testing.T) {
 	t.Parallel()
 	here, west, east := newSite(t), newSite(t), newSite(t)
@@ -159,7 +159,7 @@ func TestModels_ListHasThoseBehindOtherClustersGateways(t *testing.T) {
 	here.lists("/ring", "llama", "qwen")
 	here.lists("/gone", "llama")
 	got := map[int]bool{}
-	for range 40 { // the picker answers no other request, because one of the two clusters has the model
+	for range 40 { // one of the two clusters has the model, so the picker answers no other request
 		a, err := here.ask("/both", strings.Replace(question, "llama", "qwen", 1))
 		if err != nil {
 			t.Fatal(err)

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// An import's clusters serve in EndpointMode, with pods that are declared or not, and in
-// ParentMode.
+// An import's clusters serve in EndpointMode, with declared pods or without, and in ParentMode.
 func TestModes_EndpointModeAndParentModeServe(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -22,7 +21,7 @@ func TestModes_EndpointModeAndParentModeServe(t *testing.T) {
 	for range 40 {
 		served[s.answers("/half", http.StatusOK).by()]++
 	}
-	// Each request is random: all 40 on one side have a probability of 1 in 500 billion.
+	// Requests are random, so that all 40 on one side have a probability of 1 in 500 billion.
 	if served["here-1"] == 0 || served["east-1"] == 0 || len(served) != 2 {
 		t.Errorf("50:50 went to %v, want some to each of here-1 and east-1", served)
 	}
@@ -31,7 +30,7 @@ func TestModes_EndpointModeAndParentModeServe(t *testing.T) {
 		strings.Count(out, ", the first for 33.3% of these requests") != 3 {
 		t.Errorf("explain: got\n%s\nwant 50.0%% for InferencePool default/chat, and 33.3%% three times", out)
 	}
-	// A remote picker may name addresses in the declared ranges only.
+	// A remote picker may only name addresses in the declared ranges.
 	s.write("modes.yaml", with("here"), swap("127.0.0.0/8", "10.0.0.0/8"))
 	s.answers("/relayed", http.StatusServiceUnavailable)
 }

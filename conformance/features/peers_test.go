@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// conversations are prompts of 2,000 tokens each, and the server that had each of them last.
+// conversations are prompts of 2,000 tokens each, with the server that last had each of them.
 type conversations struct {
 	s    *site
 	mu   sync.Mutex
@@ -22,7 +22,7 @@ func conversation(i int) string {
 	return fmt.Sprintf(body, i, strings.Repeat(fmt.Sprintf("word-%d ", i), 1000))
 }
 
-// ask sends conversation i once more. It reports whether the server has it cached.
+// ask sends conversation i again. It reports whether the server has it cached.
 func (c *conversations) ask(i int) (hit bool) {
 	got, err := c.s.ask("/", conversation(i))
 	c.mu.Lock()
@@ -36,8 +36,8 @@ func (c *conversations) ask(i int) (hit bool) {
 	return hit
 }
 
-// round sends all conversations, in random order and four at a time, and returns how many were
-// hits. It calls meanwhile once half of them are sent.
+// round sends all conversations in random order, four at a time, and counts the hits. After half of
+// them it calls meanwhile.
 func (c *conversations) round(meanwhile func()) (hits int) {
 	var all sync.WaitGroup
 	next := make(chan int)
@@ -64,8 +64,7 @@ func (c *conversations) round(meanwhile func()) (hits int) {
 	return hits
 }
 
-// Two processes pick for one Envoy. One is killed in the middle of traffic and started again, and
-// then the other.
+// Two processes pick for one Envoy. Under traffic one is killed and started again, then the other.
 func TestPeers_KilledPickerLosesNoRequestAndNoPrefix(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -83,11 +82,11 @@ func TestPeers_KilledPickerLosesNoRequestAndNoPrefix(t *testing.T) {
 	first := c.round(s.kill) + c.round(nothing)
 	s.serve()
 	s.logged("connected to a peer")
-	second := c.round(other.kill) + c.round(nothing) // earlier requests are known only by the snapshot
+	second := c.round(other.kill) + c.round(nothing) // the first process has earlier requests only from the snapshot
 	for _, err := range c.lost {
 		t.Errorf("a request was lost, want none: %v", err)
 	}
-	// On a busy machine, picks at the same moment move some conversations.
+	// On a busy machine, simultaneous picks move some conversations.
 	n := 2 * len(c.last)
 	t.Logf("hits of %d: %d before, %d after one picker is killed, %d after the other is", n, steady, first, second)
 	if steady < n*3/4 || first < steady*95/100 || second < steady*95/100 {

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/picker"
 )
 
-// A document of plugins takes effect when it changes, from a file or a ConfigMap; an invalid one
-// leaves the last good one in effect.
+// A changed document of plugins takes effect, from a file or a ConfigMap. An invalid one leaves the
+// last valid one in effect.
 func TestPlugins_AreReloadedAndKeepLastGood(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -22,12 +22,12 @@ func TestPlugins_AreReloadedAndKeepLastGood(t *testing.T) {
 	s.write("plugins.yaml", with("file"), toWest)
 	s.goes("/", "pod-west", 5)
 
-	// Invalid in the folder: the file's last good version stays.
+	// A document that is invalid in the folder leaves the file's last valid version in use.
 	s.write("plugins.yaml", with("file"), invalid)
 	s.reports("file-discovery")
 	s.goes("/", "pod-west", 5)
 
-	// In a ConfigMap, whose text is first read when it is used: the picker's last valid plugins
+	// A ConfigMap's text is read when it is used. If it is invalid, the picker's last valid plugins
 	// stay.
 	s.write("plugins.yaml", with("map"))
 	s.goes("/", "pod-east", 5)

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// promptAPIs are the APIs with prompts, each with the body of a request whose prompt is two texts,
-// of which %[1]s is the first.
+// promptAPIs maps each API with prompts to a request body. Its prompt is two texts, the first of
+// which is %[1]s.
 var promptAPIs = map[string]string{
 	"/v1/chat/completions": `"messages": [{"role": "system", "content": %[1]q}, {"role": "user", "content": %[2]q}]`,
 	"/v1/responses":        `"instructions": %[1]q, "input": %[2]q`,
@@ -18,11 +18,11 @@ var promptAPIs = map[string]string{
 	"/v1/rerank":           `"query": %[1]q, "documents": [%[2]q]`,
 }
 
-// cached matches the usage of an answer whose prompt begins with 1,000 cached tokens, of which 62
-// blocks are full.
+// cached matches the usage of an answer whose prompt began with 1,000 cached tokens, in 62 full
+// blocks.
 var cached = regexp.MustCompile(`"(cached_tokens|cache_read_input_tokens)":992\b`)
 
-// A request of any API goes where the beginning of its prompt is cached.
+// Requests of any API go to the server that has the beginning of their prompt cached.
 func TestPrefix_EachAPIGoesWhereItsPromptIsCached(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

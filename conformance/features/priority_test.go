@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The first cluster of the order that takes a request serves it, and the spill target if none does.
+// The first cluster in the order that takes a request serves it; if none does, the spill target.
 func TestPriority_ServesInOrder(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -14,8 +14,7 @@ func TestPriority_ServesInOrder(t *testing.T) {
 	s.server("here-1")
 	s.up("priority.yaml")
 	s.answers("/far", http.StatusOK)
-	// expect sends requests until one is served as wanted, after the change of files; the requests
-	// after it must be, too.
+	// expect sends requests until one is served by want, as must be all later ones.
 	expect := func(want string, declining ...*cluster) {
 		t.Helper()
 		for _, c := range declining {

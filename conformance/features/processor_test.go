@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// processor is POST /process, with one answer for all requests, which a test changes.
+// processor serves POST /process. All requests get the same answer, which a test changes.
 type processor struct {
 	s      *site
 	mu     sync.Mutex
@@ -58,7 +58,7 @@ var withIDs = `{"token_ids":[1, 15043],` + unrouted[1:]
 
 func withMember(body, member string) string { return body[:len(body)-1] + "," + member + "}" }
 
-// processed sends a body, and returns which server has served it, and the received body.
+// processed sends a body. It returns which server served it, and the body that the server received.
 func (s *site) processed(body string, headers ...string) (by, received, key string) {
 	s.Helper()
 	by = s.answered("/", body, headers...).by()
@@ -66,7 +66,7 @@ func (s *site) processed(body string, headers ...string) (by, received, key stri
 	return by, last.Body, strings.Join(last.Headers.Values("x-req-tokens-key"), "|")
 }
 
-// Each answer of a processor takes effect; without a usable one the pool's own scheduling decides.
+// Each answer of a processor takes effect. Without a usable one, the pool's own scheduling decides.
 func TestProcessor_AnswersTakeEffect(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -91,7 +91,7 @@ func TestProcessor_AnswersTakeEffect(t *testing.T) {
 		sent, answer  string
 		status        int
 		by, body, key string // by "" means any server
-		stays         bool   // all requests go to one server
+		stays         bool   // all requests must go to one server
 	}{
 		{unrouted, `{"token_key":"k1"}`, 200, "", unrouted, "k1", false},
 		{unrouted, `{"token_value":"[1, 15043]"}`, 200, "", withIDs, "", false},
@@ -135,7 +135,7 @@ func TestProcessor_AnswersTakeEffect(t *testing.T) {
 	s.ownSchedulingGoesOn(p)
 }
 
-// ownSchedulingGoesOn makes the processor fail: requests are served, and the breaker opens.
+// ownSchedulingGoesOn makes the processor fail. Requests are served, and the breaker opens.
 func (s *site) ownSchedulingGoesOn(p *processor) {
 	s.Helper()
 	explained := func(want string) {
@@ -159,8 +159,8 @@ func (s *site) ownSchedulingGoesOn(p *processor) {
 	}
 }
 
-// The processor and the client see the client's own request ID where the Gateway keeps it, and
-// Envoy's for a request without one.
+// The processor and the client get the client's request ID if the Gateway keeps it, otherwise
+// Envoy's.
 func TestProcessor_GetsTheClientsRequestID(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -180,7 +180,7 @@ func TestProcessor_GetsTheClientsRequestID(t *testing.T) {
 	}
 }
 
-// The first pool's picker has added tokens when its pod refuses the connection.
+// The first pool's picker has added tokens when its pod rejects the connection.
 func TestProcessor_NextPoolAfterASpillSeesWhatTheClientSent(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -201,7 +201,7 @@ func TestProcessor_NextPoolAfterASpillSeesWhatTheClientSent(t *testing.T) {
 	}
 }
 
-// The environment names the default processor of pools, and whether it chooses workers.
+// The environment sets the pools' default processor, and whether it chooses workers.
 func TestProcessor_EnvironmentIsTheDefault(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -244,7 +244,7 @@ func TestProcessor_EnvironmentIsTheDefault(t *testing.T) {
 	})
 }
 
-// A processor tokenizes for the server's model: the target is drawn before the call.
+// A processor tokenizes for the server's model, so the target is drawn before the call.
 func TestProcessor_GetsTheModelThatTheServerGets(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

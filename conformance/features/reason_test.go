@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// x-penstock-reason explains why Penstock has answered instead of a server. No server can write it,
-// in any pool or behind a hop, and the value of a hop's picker arrives.
+// x-penstock-reason states why Penstock answered instead of a server. No server can write it, in
+// any pool or behind a hop. The value of a hop's picker arrives.
 func TestReason_PenstockAloneWritesIt(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

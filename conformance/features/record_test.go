@@ -47,7 +47,7 @@ func TestRecord_TraceOfRequestsIsReplayed(t *testing.T) {
 		}
 		return because(len(all) == 6, len(all), " lines")
 	})
-	// Lines are in the order in which requests end, as Envoy's workers report it.
+	// Lines are in the order in which Envoy's workers report the requests' ends.
 	first := map[int64]int{}
 	for _, l := range all {
 		if len(l.HashIDs) != (l.InputLength+511)/512 || l.OutputLength != 1 || l.Status != 200 || l.Server == "" ||

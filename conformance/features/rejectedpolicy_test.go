@@ -14,7 +14,8 @@ func (s *site) drop(name string) {
 	}
 }
 
-// rejected has AccessPolicies for the route /team that validation rejects. Each closes the route.
+// rejected has AccessPolicies for the route /team that validation rejects. Each must close the
+// route.
 var rejected = map[string]string{
 	"unknown field": "kind: AccessPolicy\nmetadata: {name: team}\n" +
 		"spec: {targetRefs: [{kind: HTTPRoute, name: team}], apiKeys: {}, byModell: true}\n",
@@ -27,8 +28,8 @@ var rejected = map[string]string{
 		"spec: {targetRefs: [{kind: HTTPRoute, name: team}], apiKeys: {}}\n",
 }
 
-// A new AccessPolicy that validation rejects closes its targets and no other route. With its
-// correction they open for those that it lets in.
+// A new AccessPolicy that validation rejects denies all requests to its targets, and to no other
+// route. Its correction opens them for those that it allows.
 func TestAccess_RejectedNewPolicyClosesItsTargets(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -73,7 +74,8 @@ func TestAccess_RejectedNewPolicyClosesItsTargets(t *testing.T) {
 	}
 }
 
-// If the targets of a rejected policy cannot be read, everything that it could mean is closed.
+// If a rejected policy has no readable targets, everything in its namespace that it could target is
+// closed.
 func TestAccess_PolicyWithoutReadableTargetsClosesItsNamespace(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// heldPicker is a remote picker whose answers the test releases, which no program does.
+// heldPicker is a remote picker that holds back its answers until the test releases them.
 type heldPicker struct {
 	extprocv3.UnimplementedExternalProcessorServer
 	names  string
@@ -55,7 +55,7 @@ func (s *site) begin(path string) <-chan answer {
 }
 
 // The objects no longer have a cluster for the endpoint that the picker names for the first
-// request, while Envoy still has it.
+// request. Envoy still has it.
 func TestRelay_DeletedImportKeepsRequestsInFlight(t *testing.T) {
 	for what, edits := range map[string][]edit{
 		"the cluster leaves the import": {with("here", "far", "left", "held"), swap("name: west\n", "name: north\n")},
@@ -83,8 +83,7 @@ func TestRelay_DeletedImportKeepsRequestsInFlight(t *testing.T) {
 	}
 }
 
-// Between two Penstocks: the remote picker serves cleartext, and a port without appProtocol means
-// TLS.
+// The remote picker serves cleartext, but a port without appProtocol means TLS.
 func TestRelay_FailedRemotePicksAreReported(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -136,7 +135,7 @@ func TestRelay_FailedRemotePicksAreReported(t *testing.T) {
 	}
 }
 
-// Envoy calls no picker before it has checked its health, and a replacement may be slow to answer.
+// Envoy calls no picker before a health check, and a replacement may answer late.
 func TestRelay_PickerThatMovesLosesNoRequest(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -144,7 +143,7 @@ func TestRelay_PickerThatMovesLosesNoRequest(t *testing.T) {
 	var calls atomic.Int64
 	moved, _ := serving(t, "127.0.0.2:0", east, grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream,
 		info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		if info.FullMethod != extprocv3.ExternalProcessor_Process_FullMethodName { // the other calls check health
+		if info.FullMethod != extprocv3.ExternalProcessor_Process_FullMethodName { // other calls check health
 			time.Sleep(250 * time.Millisecond)
 			return status.Error(codes.Unimplemented, "no health here")
 		}
@@ -181,7 +180,7 @@ func TestRelay_ChangedPickerClusterEndsNoRequestInFlight(t *testing.T) {
 	s.answers("/far", http.StatusOK)
 	held := s.begin("/far/held")
 	<-arrived
-	// TLS, which the picker does not speak
+	// the picker does not speak TLS
 	s.write("relay.yaml", with("far", "direct"), swap(", appProtocol: kubernetes.io/h2c", ""))
 	s.Eventually("new requests meet the new configuration", func() error {
 		got, err := s.ask("/far", question)

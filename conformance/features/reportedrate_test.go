@@ -11,7 +11,7 @@ import (
 
 var reads = regexp.MustCompile(`reads (\d+) tokens/s \(reported\)`)
 
-// A server's own series show how fast it reads prompts, also without streams: explain --why and
+// A server's own series show how fast it reads prompts, even without streams. explain --why and
 // status show the rate and its source.
 func TestReportedRate_IsShownWithItsSource(t *testing.T) {
 	t.Parallel()
@@ -19,7 +19,7 @@ func TestReportedRate_IsShownWithItsSource(t *testing.T) {
 	s.server("fast", "--prefill-rate", "2000")
 	s.server("slow", "--prefill-rate", "2000")
 	s.up("firsttoken.yaml")
-	// A token of Penstock is four bytes; a token of this server is a word, with its space.
+	// A token of Penstock is four bytes. A token of this server is a word with its space.
 	const least, most = 2000 * 5. / 4 * 0.7, 2000 * 8. / 4 * 1.3
 	check := func(text string) error {
 		found := reads.FindStringSubmatch(text)
@@ -41,8 +41,8 @@ func TestReportedRate_IsShownWithItsSource(t *testing.T) {
 	s.Eventually("status has the rate", func() error { return check(s.status()) })
 }
 
-// Answers that are not streamed, and streams of /v1/responses, show no first token. The servers'
-// own series show which one reads prompts eight times as fast.
+// Answers without a stream, and streams of /v1/responses, show no first token. The servers' own
+// series show which one reads prompts eight times as fast.
 func TestReportedRate_FasterServerGetsPromptsWhoseFirstTokensAreNotSeen(t *testing.T) {
 	t.Parallel()
 	for name, stream := range map[string]bool{"/v1/chat/completions": false, "/v1/responses": true} {

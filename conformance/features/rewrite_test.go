@@ -25,7 +25,7 @@ func (s *site) receives(path, body, server string) received {
 	return s.last(server)
 }
 
-// The first pool's picker has replaced the model when its pod refuses the connection.
+// The first pool's picker has replaced the model when its pod rejects the connection.
 func TestRewrite_NextPoolAfterASpillSeesWhatTheClientSent(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -48,7 +48,7 @@ func TestRewrite_NextPoolAfterASpillSeesWhatTheClientSent(t *testing.T) {
 	}
 }
 
-// Adding and removing an InferenceModel changes what its pool's picker gets, while requests go on.
+// Under traffic, adding and removing an InferenceModel changes the input of its pool's picker.
 func TestRewrite_TakesEffectAndEndsWhileTrafficRuns(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -74,8 +74,8 @@ func TestRewrite_TakesEffectAndEndsWhileTrafficRuns(t *testing.T) {
 	becomes("public")
 }
 
-// Without a picker no server gets a name that is not replaced, or a field for a processor: such a
-// pool fails closed unless its policy demands otherwise.
+// Without a picker, no server may get an unreplaced name or a field for a processor. Such a pool
+// fails closed unless its policy demands otherwise.
 func TestRewrite_UnmappedNameReachesNoServerWithoutAPicker(t *testing.T) {
 	t.Parallel()
 	for part, want := range map[string]int{"model": http.StatusServiceUnavailable, "": http.StatusOK} {
@@ -107,8 +107,8 @@ func TestRewrite_UnmappedNameReachesNoServerWithoutAPicker(t *testing.T) {
 		"PoolPolicy default/chat spec.picker.failureMode: without a pick, servers get bodies as clients sent them")
 }
 
-// The deep dive's InferenceModel, verbatim, and its pool without the picker's Service, which no
-// document shows.
+// The deep dive's InferenceModel, verbatim, with its pool. The pool lacks a picker's Service,
+// because no document shows one.
 func TestSeedManifests_InferenceModelSplitsItsRequests(t *testing.T) {
 	t.Parallel()
 	seed := func(name string) string {
@@ -143,7 +143,7 @@ func TestSeedManifests_InferenceModelSplitsItsRequests(t *testing.T) {
 	if !strings.Contains(text, "replaced by vllm-llama2-7b-2024-11-20 (75%), vllm-llama2-7b-2025-03-24 (25%)") {
 		t.Errorf("explain: got\n%s\nwant 75%% and 25%% for the two models", text)
 	}
-	// Five standard deviations.
+	// The range is five standard deviations.
 	if n := got["vllm-llama2-7b-2024-11-20"]; n+got["vllm-llama2-7b-2025-03-24"] != 400 || n < 255 || n > 345 {
 		t.Errorf("models of 400 requests: got %v, want 255 to 345 for the first, the rest for the second", got)
 	}

@@ -20,9 +20,9 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// cluster is one cluster of an import: its picker, and a model server, which also plays its
-// gateway. In the YAML, ${NAME} is the server's port, and ${NAME.picker} the picker's. It runs in
-// the test, which changes its answers from one request to the next.
+// cluster is a cluster of an import: its picker and a model server, which also plays its gateway.
+// In the YAML, ${NAME} is the server's port and ${NAME.picker} the picker's. It runs in the test,
+// which may change its answers between requests.
 type cluster struct {
 	extprocv3.UnimplementedExternalProcessorServer
 	name    string
@@ -30,10 +30,10 @@ type cluster struct {
 	pickers *grpc.Server
 
 	mu            sync.Mutex
-	declines      typev3.StatusCode // status of the picker's answers; 0: the picker names the server
-	down          bool              // the picker names an address where nothing listens
+	declines      typev3.StatusCode // status of the picker's answers; 0: it names the server
+	down          bool              // the picker names a closed address
 	status        int               // status of the server's answers; 0: 200
-	delay         time.Duration     // delay of the server's answers
+	delay         time.Duration     // of the server's answers
 	marks         bool              // the server's answers have the mark of a hop
 	asked, served int
 	host          string        // host of the last request to the server
@@ -189,15 +189,15 @@ func full(c *cluster) { c.declines = http.StatusTooManyRequests }
 
 func slow(by time.Duration) func(*cluster) { return func(c *cluster) { c.delay = by } }
 
-// counts are the calls since set: of the picker, and of the server.
+// counts returns how many calls the picker and the server got since set.
 func (c *cluster) counts() (asked, served int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.asked, c.served
 }
 
-// member starts penstock up as a cluster of a set. more are further lines of its ClusterSet's spec.
-// The ClusterSet has a file of its own, because penstock clusters join writes it.
+// member starts penstock up as a cluster of a set. more has further lines of its ClusterSet's spec.
+// The ClusterSet has its own file, because penstock clusters join writes it.
 func (s *site) member(cluster, more, fixture string, edits ...edit) {
 	s.Helper()
 	const set = "apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: gpus}\nspec:\n  cluster: "
@@ -209,7 +209,7 @@ func (s *site) member(cluster, more, fixture string, edits ...edit) {
 
 func (s *site) peerListener() string { return fmt.Sprintf("  peerListener: {port: %d}\n", s.Port()) }
 
-// join makes two sites members of each other, as their people would.
+// join makes two sites members of each other, by the commands that their operators use.
 func (s *site) join(other *site) {
 	s.Helper()
 	shown := map[*site]string{}

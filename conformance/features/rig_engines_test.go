@@ -21,11 +21,11 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// engineLimit bounds an engine's start: vLLM takes some 70 s on two idle cores.
+// engineLimit bounds an engine's start. vLLM takes some 70 s on two idle cores.
 const engineLimit = 10 * time.Minute
 
-// engine is a real model server on this machine, by the scripts in tools/engines. It is a process
-// group of its own.
+// engine is a real model server on this machine, started by the scripts in tools/engines in its own
+// process group.
 type engine struct {
 	name, kind, dir string
 	port            int
@@ -33,7 +33,7 @@ type engine struct {
 
 func installed() string { return os.Getenv("ENGINES_DIR") }
 
-// engine starts an engine of a kind, vllm or llamacpp, at a name of the YAML, with the model $MODEL
+// engine starts an engine of a kind (vllm or llamacpp) for a name of the YAML. Its model is $MODEL
 // (default tiny), which clients call tiny. It does not wait until the engine serves.
 func (s *site) engine(kind, name string, args ...string) *engine {
 	s.Helper()
@@ -66,9 +66,9 @@ func (s *site) engine(kind, name string, args ...string) *engine {
 	return e
 }
 
-// publishers gives the engines a and b ports such that their KV events are at consecutive ports,
-// which the YAML names events and replay (vllm.sh publishes 1,000 above the engine's port, and
-// replays at 1,050 above).
+// publishers chooses the ports of engines a and b. Their KV events are then at consecutive ports,
+// events and replay in the YAML: vllm.sh publishes 1,000 above the engine's port, and replays 1,050
+// above.
 func (s *site) publishers() {
 	s.Helper()
 	for range 100 {
@@ -101,7 +101,7 @@ func (e *engine) signal(sig syscall.Signal) {
 	}
 }
 
-// core returns the process that computes: vLLM's engine core.
+// core returns the computing process, which is vLLM's engine core.
 func (e *engine) core() (int, error) {
 	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -122,7 +122,7 @@ func (e *engine) core() (int, error) {
 
 func (e *engine) url(path string) string { return fmt.Sprint("http://127.0.0.1:", e.port, path) }
 
-// starts waits until engines serve. They start at the same time.
+// starts waits until the engines, which start concurrently, serve.
 func (s *site) starts(all ...*engine) {
 	s.Helper()
 	end := time.Now().Add(engineLimit)
@@ -140,7 +140,7 @@ func (s *site) starts(all ...*engine) {
 	}
 }
 
-// figure prints a figure as the benchmarks do. A limit of NaN is no limit.
+// figure prints a figure as the bench does. NaN means no limit.
 func figure(name, unit string, value, limit float64, about string) {
 	out := map[string]any{"name": name, "value": value, "unit": unit, "limit": nil, "about": about}
 	if !math.IsNaN(limit) {

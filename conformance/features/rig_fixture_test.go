@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// fixture selects and edits documents of a YAML file. A document after a line --- # NAME, or
-// several names, is a part: it is written only if a test names it.
+// fixture selects and edits documents of a YAML file. A document after a line --- # NAME (or
+// several names) is a part, which is written only if a test names it.
 type fixture struct {
 	parts []string
 	swaps [][2]string
@@ -22,7 +22,7 @@ func with(parts ...string) edit {
 	return func(f *fixture) { f.parts = append(f.parts, parts...) }
 }
 
-// swap replaces a text, which the YAML must have.
+// swap replaces a text that the YAML must contain.
 func swap(old, by string) edit {
 	return func(f *fixture) { f.swaps = append(f.swaps, [2]string{old, by}) }
 }
@@ -49,7 +49,7 @@ func (s *site) write(name string, edits ...edit) {
 	}
 	out = s.expanded(out)
 	for document := range strings.SplitSeq("---\n"+out, "\n---") {
-		_, text, _ := strings.Cut(document, "\n") // the first line is the rest of the line ---
+		_, text, _ := strings.Cut(document, "\n") // the first line is the rest of ---
 		if err := yaml.Unmarshal([]byte(text), new(map[string]any)); err != nil {
 			s.Fatalf("%s: %v in\n%s", name, err, document)
 		}

@@ -26,8 +26,8 @@ func serving(t testing.TB, address string, p extprocv3.ExternalProcessorServer,
 	return l.Addr().(*net.TCPAddr).Port, server.Stop
 }
 
-// exporter starts another penstock over a part of the same fixture, as another cluster. ${exporter}
-// is its Gateway's port, and ${exporter.picker} the port of its picker for other clusters.
+// exporter starts another penstock as another cluster, with a part of the same fixture. ${exporter}
+// is the port of its Gateway, ${exporter.picker} of its picker for other clusters.
 func (s *site) exporter(fixture string, edits ...edit) *site {
 	s.Helper()
 	other := newSite(s.TB)
@@ -42,7 +42,7 @@ func (s *site) exporter(fixture string, edits ...edit) *site {
 	return other
 }
 
-// alone starts penstock picker over a part of the same fixture, at the port ${NAME}.
+// alone starts penstock picker with a part of the same fixture, at the port ${NAME}.
 func (s *site) alone(name, fixture string, edit edit, args ...string) *site {
 	s.Helper()
 	other := newSite(s.TB)

@@ -24,7 +24,7 @@ type reply struct {
 
 func (r reply) by() string { return r.header.Get("x-served-by") }
 
-// client opens a connection for each request, so that requests do not share one.
+// client opens a connection for each request.
 func client() *http.Client {
 	return &http.Client{Timeout: process.Limit, Transport: &http.Transport{DisableKeepAlives: true}}
 }
@@ -88,7 +88,7 @@ func (s *site) ask(path, body string, headers ...string) (reply, error) {
 	return s.post(s.url(path), body, headers...)
 }
 
-// answered sends a chat completion that must be answered 200.
+// answered sends a chat completion, whose status must be 200.
 func (s *site) answered(path, body string, headers ...string) reply {
 	s.Helper()
 	got, err := s.ask(path, body, headers...)
@@ -98,7 +98,7 @@ func (s *site) answered(path, body string, headers ...string) reply {
 	return got
 }
 
-// served sends a request that must be answered 200, and returns the server.
+// served sends a request, whose status must be 200, and returns the server.
 func (s *site) served(path string, headers ...string) string {
 	s.Helper()
 	return s.answered(path, question, headers...).by()
@@ -116,7 +116,7 @@ func (s *site) answers(path string, status int) (got reply) {
 	return got
 }
 
-// goes polls until a model server answers some successive requests with 200.
+// goes polls until one model server answers some successive requests with 200.
 func (s *site) goes(path, by string, times int) {
 	s.Helper()
 	s.Eventually(path+" is served by "+by, func() error {
@@ -129,7 +129,7 @@ func (s *site) goes(path, by string, times int) {
 	})
 }
 
-// received is the last request that a server of penstock sim has received.
+// received is the last request that a penstock sim received.
 type received struct {
 	Headers http.Header `json:"headers"`
 	Body    string      `json:"body"`
@@ -147,7 +147,7 @@ func (s *site) last(server string) (last received) {
 	return last
 }
 
-// stream requests a streamed response, and passes each event before [DONE] to see.
+// stream sends a streamed request, and calls see with each event before [DONE].
 func (s *site) stream(ctx context.Context, path, prompt string, see func(event string)) error {
 	body := fmt.Sprintf(`{"model": "llama", "stream": true, "messages": [{"role": "user", "content": %q}]}`, prompt)
 	req, err := request(ctx, s.url(path), body)
@@ -178,8 +178,7 @@ func (s *site) stream(ctx context.Context, path, prompt string, see func(event s
 	return io.ErrUnexpectedEOF
 }
 
-// occupy begins a response that lasts until the returned function is called, and returns the
-// server.
+// occupy begins a response that lasts until end is called. It returns the server.
 func (s *site) occupy(path string) (by string, end func(), err error) {
 	ctx, end := context.WithCancel(s.Context())
 	body := fmt.Sprintf(`{"model": "llama", "stream": true, "messages": [{"role": "user", "content": %q}]}`,
@@ -208,7 +207,7 @@ type traffic struct {
 	failed []string
 }
 
-// traffic sends requests to a path, one after the other, until end.
+// traffic sends requests to a path, one after another, until end.
 func (s *site) traffic(path string) *traffic {
 	ctx, stop := context.WithCancel(s.Context())
 	tr := &traffic{s: s, stop: stop}
@@ -242,7 +241,7 @@ func (tr *traffic) flows(requests int) {
 	})
 }
 
-// end stops the requests, of which at most few may have failed.
+// end stops the requests. At most few may have failed.
 func (tr *traffic) end(few int) {
 	tr.s.Helper()
 	tr.stop()

@@ -11,7 +11,7 @@ import (
 )
 
 // keeper is a model server that keeps its responses, as vLLM does with
-// VLLM_ENABLE_RESPONSES_API_STORE=1: it answers 404 to requests for another server's response.
+// VLLM_ENABLE_RESPONSES_API_STORE=1. It answers 404 to requests for responses of other servers.
 type keeper struct {
 	name string
 	mu   sync.Mutex
@@ -74,7 +74,7 @@ func (k *keeper) create(w http.ResponseWriter, r *http.Request) {
 	}
 	k.kept[id] = true
 	k.mu.Unlock()
-	// Members before the ID, and IDs of other things, must not be read as the ID.
+	// Neither members before the ID, nor IDs of other things, may be read as the response's ID.
 	body := fmt.Sprintf(`{"created_at":1,"metadata":{"id":"resp_other"},"id":%q,"output":[{"id":"msg_1"}]}`, id)
 	if !asked.Stream {
 		fmt.Fprint(w, body)
@@ -87,8 +87,8 @@ func (k *keeper) create(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// respond sends a request of the Responses API that follows another one ("": none), and returns the
-// ID of the response.
+// respond sends a request of the Responses API that follows the response previous ("": none). It
+// returns the new response's ID.
 func (s *site) respond(previous string, stream bool) (id, by string, err error) {
 	return s.created(map[string]any{"model": "llama", "input": "hi", "stream": stream}, previous)
 }

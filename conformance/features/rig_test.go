@@ -23,7 +23,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process/processtest"
 )
 
-// binary is the penstock that all tests run; envoy is its Envoy.
+// binary is the penstock of all tests, and envoy its Envoy.
 var binary, envoy string
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -54,14 +54,14 @@ type site struct {
 	state    string
 	ports    map[string]int // by their names in the YAML
 	env      []string       // variables of penstock, in addition to this process's variables
-	prompts  int            // number of prompts that the test has made
+	prompts  int            // prompts made so far
 	flags    []string       // flags of penstock up or serve
 	binary   string         // path of penstock; "": built from this tree
 	penstock *process.Process
 	log      string // the file of penstock's output
 }
 
-// newSite begins a site. Its model servers are started first, then up.
+// newSite makes a site. Start its model servers first, then call up.
 func newSite(t testing.TB) *site {
 	t.Helper()
 	s := &site{Rig: processtest.Rig{TB: t, Files: t.TempDir()}, state: processtest.ShortDir(t)}
@@ -69,8 +69,8 @@ func newSite(t testing.TB) *site {
 	return s
 }
 
-// server starts a model server with a name, which its responses have in x-served-by. args are
-// further ones of penstock sim.
+// server starts a penstock sim. Its responses have its name in x-served-by. args are further
+// arguments.
 func (s *site) server(name string, args ...string) *process.Process {
 	s.Helper()
 	s.ports[name] = s.Port()
@@ -99,7 +99,7 @@ func (s *site) backend(name string, h http.Handler) *httptest.Server {
 	return server
 }
 
-// h2c is backend for a server that speaks HTTP/2 with prior knowledge alone.
+// h2c is backend for a server that only speaks HTTP/2 with prior knowledge.
 func (s *site) h2c(name string, h http.Handler) *httptest.Server {
 	server := httptest.NewUnstartedServer(h)
 	server.Config.Protocols = new(http.Protocols)
@@ -110,7 +110,7 @@ func (s *site) h2c(name string, h http.Handler) *httptest.Server {
 	return server
 }
 
-// closed gives a name of the YAML a port at which nothing listens.
+// closed gives a name of the YAML a port where nothing listens.
 func (s *site) closed(name string) { s.ports[name] = s.Port() }
 
 func (s *site) address(name string) string { return fmt.Sprint("127.0.0.1:", s.ports[name]) }
@@ -123,14 +123,14 @@ func (s *site) up(fixture string, edits ...edit) {
 	s.logged("serves at")
 }
 
-// run starts a long-running command over the site. Another one replaces its log.
+// run starts a long-running command for the site. A later run replaces its log.
 func (s *site) run(command string, args ...string) {
 	s.Helper()
 	args = append([]string{command, "-f", s.Files, "--state", s.state, "--log-level", "debug"}, args...)
 	s.penstock, s.log = s.program("penstock", cmp.Or(s.binary, binary), args...)
 }
 
-// start runs penstock until the end of the test, which prints its output if it fails.
+// start runs penstock until the test ends. If the test fails, it prints penstock's output.
 func (s *site) start(name string, args ...string) (p *process.Process, log string) {
 	s.Helper()
 	return s.program(name, binary, args...)
@@ -163,8 +163,8 @@ func (s *site) serve() {
 	s.logged("ADS at " + s.ads())
 }
 
-// twoProcesses serves a fixture from two processes that are peers, this site and another, to Envoys
-// that attach.
+// twoProcesses serves a fixture with two processes that are peers, this site and other. Envoys
+// attach to them.
 func (s *site) twoProcesses(fixture string, edits ...edit) (other *site) {
 	s.Helper()
 	other = newSite(s.TB)
@@ -224,8 +224,8 @@ func (s *site) killEnvoy() {
 	}
 }
 
-// command runs another command over the site, and returns its output. Findings, which are exit
-// status 1, are no error.
+// command runs another command for the site, and returns its output. Exit status 1, for findings,
+// is no error.
 func (s *site) command(args ...string) (string, error) {
 	cmd := exec.CommandContext(s.Context(), binary, append(args, "-f", s.Files, "--state", s.state)...)
 	var errs strings.Builder
@@ -283,7 +283,7 @@ func (s *site) metrics() string {
 	return s.page("/metrics")
 }
 
-// series is the value of one of penstock's series; 0 without it.
+// series returns the value of a series of penstock, or 0.
 func (s *site) series(name string) (value float64) {
 	s.Helper()
 	for line := range strings.Lines(s.metrics()) {
@@ -294,13 +294,13 @@ func (s *site) series(name string) (value float64) {
 	return value
 }
 
-// kill ends penstock without a chance to do anything more.
+// kill ends penstock by SIGKILL.
 func (s *site) kill() {
 	s.penstock.Signal(syscall.SIGKILL)
 	<-s.penstock.Ended()
 }
 
-// because is nil if a condition holds, else an error with the facts.
+// because returns nil if holds is true, otherwise an error with the facts.
 func because(holds bool, facts ...any) error {
 	if holds {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-project/penstock/picker/scoring/scoringtest"
 )
 
-// An external scorer decides: it prefers pod-2, by the address in the call.
+// An external scorer decides. It prefers pod-2, by the address in the call.
 func TestScorer_ExternalOneIsAsked(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -38,7 +38,8 @@ func TestScorer_ExternalOneIsAsked(t *testing.T) {
 	}
 	s.write("scorer.yaml", with("scorer"))
 	s.goes("/", "pod-2", 10)
-	// On a busy machine the scorer may answer a pick too late. Its servers then have no scores.
+	// On a busy machine the scorer may answer a pick too late. The pick's servers then have no
+	// scores.
 	s.Eventually("explain has the scores of a pick", func() error {
 		s.served("/")
 		text := s.explain(s.url("/"))

@@ -13,7 +13,7 @@ import (
 
 const unserved = "no request can be served"
 
-// counts waits until status, explain and the metrics agree on how many of pool chat's two servers
+// counts waits until status, explain and metrics agree on how many of the two servers of pool chat
 // serve.
 func (s *site) counts(serving int) {
 	s.Helper()
@@ -57,7 +57,7 @@ func (b *broken) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // A pool without a serving server has a Warning, which penstock up prints once, until a server is
-// back: without a request if its servers were killed, else with some.
+// back. Killed servers need no request to be detected; others need some.
 func TestServing_DeadPoolHasAWarning(t *testing.T) {
 	t.Parallel()
 	for name, signal := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "frozen": syscall.SIGSTOP} {
@@ -101,8 +101,8 @@ func TestServing_DeadPoolHasAWarning(t *testing.T) {
 	}
 }
 
-// A server that stops beside one that serves is one line of penstock up, and another one once it
-// serves again. Status has the cause, as explain has it.
+// When one of several servers stops serving, penstock up prints a line, and another when it serves
+// again. Status has the cause, as does explain.
 func TestServing_EachServerThatStopsIsALine(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -126,7 +126,7 @@ func TestServing_EachServerThatStopsIsALine(t *testing.T) {
 	}
 }
 
-// Servers that answer each request with 503 do not serve, whatever their health checks show.
+// A server that answers each request with 503 does not serve, whatever its health check reports.
 func TestServing_PoolThatAnswers503HasAWarning(t *testing.T) {
 	t.Parallel()
 	for _, health := range []bool{false, true} {
@@ -158,7 +158,8 @@ func TestServing_PoolThatAnswers503HasAWarning(t *testing.T) {
 	}
 }
 
-// The pool has a Warning although its requests are served elsewhere: explain shows that they are.
+// The pool has a Warning although another one serves its requests. explain shows that they are
+// served.
 func TestServing_SpillOfADeadPoolServes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -172,7 +173,7 @@ func TestServing_SpillOfADeadPoolServes(t *testing.T) {
 	}
 }
 
-// Gateways of another cluster are watched without requests.
+// Gateways of another cluster are watched even without requests.
 func TestServing_DeadGatewaysHaveAWarning(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -184,7 +185,8 @@ func TestServing_DeadGatewaysHaveAWarning(t *testing.T) {
 	s.logged("InferencePoolImport default/gone status.clusters: cluster c0, 50% or less?: " + unserved)
 }
 
-// Pools whose servers another picker names are watched, too, here and in an exporting cluster.
+// A pool is also watched if another picker names its servers, in this cluster or in an exporting
+// one.
 func TestServing_DeadServersOfExternalPickersHaveAWarning(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The requests of a session go to the server of its first one, by its ID, its cookie or the token
-// of a response; after the server has left the pool, to another one, where they stay.
+// A session's requests go to the server of its first one, by its ID, its cookie or a response's
+// token. When the server leaves the pool, they move to another one and stay there.
 func TestSession_StaysAtItsServerWhileThatServes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

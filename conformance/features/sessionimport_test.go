@@ -16,8 +16,8 @@ var selections = map[string]string{
 	"latency":   "{policy: Latency, affinity: Session}",
 }
 
-// The requests of a session, by sessionPersistence of a route to an import, go to one server of one
-// cluster, however the clusters are chosen; they move once when their cluster is drained.
+// The requests of a session go to one server of one cluster, by sessionPersistence of a route to an
+// import, however the clusters are chosen. They move once when their cluster is drained.
 func TestSessionPersistence_ImportKeepsClusterAndServer(t *testing.T) {
 	for mode, test := range map[string]struct{ policy, east, west string }{
 		"EndpointMode": {"round-robin", endpointMode("east"), endpointMode("west")},
@@ -54,7 +54,7 @@ func TestSessionPersistence_ImportKeepsClusterAndServer(t *testing.T) {
 	}
 }
 
-// A lost cluster loses its sessions to another one, without a failed request; there they stay.
+// The sessions of a lost cluster move to another one without a failed request, and stay there.
 func TestSessionPersistence_SessionsOfLostClusterMoveOnce(t *testing.T) {
 	for mode, test := range map[string]struct{ policy, east, west string }{
 		"EndpointMode": {"round-robin", endpointMode("east"), endpointMode("west")},
@@ -86,7 +86,7 @@ func TestSessionPersistence_SessionsOfLostClusterMoveOnce(t *testing.T) {
 	}
 }
 
-// Clusters of a set keep a session's server too if their gateways are peers, whatever the pool's
+// If the gateways of a set's clusters are peers, they keep a session's server, whatever the pool's
 // strategy.
 func TestSessionPersistence_PeerKeepsServer(t *testing.T) {
 	t.Parallel()
@@ -119,8 +119,8 @@ metadata:
 	}
 }
 
-// drained waits until a path's sessions have left east, which drains. Sessions in west do not move,
-// and the others move once.
+// drained waits until a path's sessions have left east, which drains. Sessions in west must not
+// move, and others only once.
 func (s *site) drained(path string, list []*session) {
 	s.Helper()
 	for _, one := range list {
@@ -143,7 +143,7 @@ type session struct {
 	asked  int
 }
 
-// sessions begins some at a path, until they are in both clusters if they may be.
+// sessions begins sessions at a path, until both clusters have some if they may.
 func (s *site) sessions(path string) (list []*session) {
 	s.Helper()
 	s.answers(path, http.StatusOK)
@@ -188,7 +188,7 @@ func (one *session) ask() string {
 	return got.by()
 }
 
-// stays sends some requests of the session, which the server of its first one must answer.
+// stays sends requests of the session. The server of its first one must answer.
 func (one *session) stays(times int) {
 	one.s.Helper()
 	for range times {
@@ -200,7 +200,7 @@ func (one *session) stays(times int) {
 	}
 }
 
-// plainServer is a model server in this process, without a page of metrics.
+// plainServer is a model server in this process without a metrics page.
 func (s *site) plainServer(name string) {
 	s.backend(name, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for header := range r.Header {
@@ -214,7 +214,7 @@ func (s *site) plainServer(name string) {
 	}))
 }
 
-// exporterNamed starts a site that exports, whose gateway has port ${NAME} and its picker
+// exporterNamed starts an exporting site. Its gateway has port ${NAME}, and its picker
 // ${NAME.picker}.
 func (s *site) exporterNamed(name, fixture string, edits ...edit) *site {
 	s.Helper()
@@ -230,7 +230,7 @@ func (s *site) exporterNamed(name, fixture string, edits ...edit) *site {
 	return other
 }
 
-// The entries of an exporting cluster in an import.
+// endpointMode returns an exporting cluster's entry in an import.
 func endpointMode(name string) string {
 	return fmt.Sprintf(`
   - name: %[1]s
@@ -253,8 +253,8 @@ func parentMode(name string) string {
     parents: [{service: [{addresses: [127.0.0.1], ports: [{number: ${%[1]s}, appProtocol: http}]}]}]`, name)
 }
 
-// imports writes an import for each selection, a route to each, a route whose session is in a
-// header, and one to an import of one cluster alone.
+// imports writes an import for each selection with a route, a route whose session is in a header,
+// and a route to an import of one cluster.
 func (s *site) imports(east, west string) {
 	s.Helper()
 	var out strings.Builder

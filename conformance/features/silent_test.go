@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// hanging is an engine behind an API server that stays healthy: while it hangs, streams get headers
-// and nothing else, and the metrics page, if there is one, keeps its values.
+// hanging is an engine behind an API server that stays healthy. While it hangs, streams get only
+// headers, and the metrics page, if there is one, keeps its values.
 type hanging struct {
 	name   string
 	page   bool
 	hangs  atomic.Bool
-	given  atomic.Int64 // requests of users
+	given  atomic.Int64 // requests by users
 	tokens atomic.Int64
 }
 
@@ -61,7 +61,7 @@ func (h *hanging) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// token sends a stream whose client waits for limit, and returns which server answered.
+// token sends a stream whose client waits for limit. It returns the server that answered.
 func (s *site) token(limit time.Duration) (by string, err error) {
 	ctx, cancel := context.WithTimeout(s.Context(), limit)
 	defer cancel()
@@ -73,7 +73,7 @@ func (s *site) token(limit time.Duration) (by string, err error) {
 	return got.by(), err
 }
 
-// A server that sends headers and no token gets no further request, whether its page is frozen or
+// A server that sends headers but no token gets no further requests, whether its page is frozen or
 // missing and clients wait or give up. It is probed without a user's request, and serves again once
 // it answers.
 func TestSilent_ServerWithoutTokensGetsNoRequests(t *testing.T) {
@@ -104,7 +104,7 @@ func TestSilent_ServerWithoutTokensGetsNoRequests(t *testing.T) {
 					return errors.Join(err, because(seen["works"] && seen["hangs"], seen))
 				})
 			}
-			for range 10 { // the picker learns the time to first tokens
+			for range 10 { // teaches the picker the time to first tokens
 				both()
 			}
 			hangs.hangs.Store(true)
@@ -113,7 +113,7 @@ func TestSilent_ServerWithoutTokensGetsNoRequests(t *testing.T) {
 				limit = time.Minute
 			}
 			s.Eventually("explain names the reason", func() error {
-				go func() { _, _ = s.token(limit) }() // half of the requests get no answer
+				go func() { _, _ = s.token(limit) }() // half of these requests get no answer
 				text := s.explain(s.url("/"))
 				return because(strings.Contains(text, "headers only since"), text)
 			})
@@ -139,8 +139,8 @@ func TestSilent_ServerWithoutTokensGetsNoRequests(t *testing.T) {
 	}
 }
 
-// A server that has answered nothing since its start, so that its rate is unknown, is found by the
-// times of the pool's others for such prompts.
+// A server that has answered nothing since its start has no known rate. It is detected by the times
+// of the pool's other servers for such prompts.
 func TestSilent_ServerThatNeverAnsweredIsFoundByLongPrompts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -166,7 +166,7 @@ func TestSilent_ServerThatNeverAnsweredIsFoundByLongPrompts(t *testing.T) {
 		text := s.explain(s.url("/"))
 		return because(strings.Contains(text, "headers only since"), text)
 	})
-	// Without a comparison it takes 20 s.
+	// Without this comparison it would take 20 s.
 	if took := time.Since(began); took > 15*time.Second {
 		t.Errorf("it was found after %v, want at most %v", took, 15*time.Second)
 	}

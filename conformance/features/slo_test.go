@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A sheddable request is answered 429 if its first token would come later than its objective.
+// A sheddable request is answered 429 if its first token would come too late for its objective.
 func TestSLO_GatewayShedsWhatComesTooLate(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

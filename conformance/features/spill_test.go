@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A request that finds the pool full goes to the spill target; one that finds both full is answered
-// 429, and explain shows the limit.
+// If the pool is full, a request goes to the spill target. If both are full, it is answered 429,
+// and explain shows the limit.
 func TestSpill_FullPoolSpillsAnd429WhenAllAreFull(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -21,8 +21,8 @@ func TestSpill_FullPoolSpillsAnd429WhenAllAreFull(t *testing.T) {
 		}
 		return nil
 	})
-	// An earlier request counts until the picker receives its end, a moment after the client does,
-	// so the order of the servers is not fixed.
+	// The picker receives a request's end a moment after the client, so the order of the servers is
+	// not fixed.
 	busy, ends := map[string]bool{}, []func(){}
 	occupy := func() error {
 		by, end, err := s.occupy("/")

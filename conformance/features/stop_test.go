@@ -56,8 +56,8 @@ func (s *site) streaming(words int) (result chan error) {
 	return result
 }
 
-// On SIGTERM, penstock up accepts no connection and is not ready. Requests in flight end, as do
-// requests of open connections, through internal listeners too.
+// On SIGTERM, penstock up accepts no connections and is not ready. Requests in flight complete, as
+// do requests on open connections, also through internal listeners.
 func TestStop_RequestsInFlightEnd(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -103,8 +103,7 @@ func TestStop_RequestsInFlightEnd(t *testing.T) {
 	}
 }
 
-// A request that does not end does not keep penstock longer than --stop-timeout, nor than a second
-// Ctrl-C.
+// A request that does not end delays penstock at most for --stop-timeout, or until a second Ctrl-C.
 func TestStop_ATimeoutOrASecondSignalEndsIt(t *testing.T) {
 	t.Parallel()
 	for timeout, signals := range map[string]int{"1s": 1, "10m": 2} {
@@ -139,7 +138,7 @@ func TestStop_ATimeoutOrASecondSignalEndsIt(t *testing.T) {
 	}
 }
 
-// An Envoy that penstock does not run serves on when penstock serve ends.
+// An Envoy that penstock does not run continues to serve when penstock serve ends.
 func TestStop_OtherEnvoysServeOn(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A server whose streams fail as soon as they have begun looks idle and quick: it gets trials and
-// no share of the requests, without picker.tokenUsage. A client's error counts against no server.
+// A server whose streams fail as soon as they begin looks idle and quick. It must only get trials,
+// even without picker.tokenUsage. An error that a client causes counts against no server.
 func TestStreamError_ServerWhoseStreamsFailAtOnceAttractsNone(t *testing.T) {
 	t.Parallel()
 	const event = "data: {\"error\":{\"message\":\"it died\",\"code\":%d}}\n\ndata: [DONE]\n\n"

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Requests of a route with a subset reach its endpoints alone, with any picker.
+// Requests of a route with a subset only reach the subset's endpoints, with any picker.
 func TestSubset_RequestsReachItsEndpointsAlone(t *testing.T) {
 	t.Parallel()
 	for name, picker := range map[string]string{
@@ -38,7 +38,7 @@ func TestSubset_RequestsReachItsEndpointsAlone(t *testing.T) {
 			for range 40 {
 				served[s.answers("/both", http.StatusOK).by()]++
 			}
-			if served["pod-east"] == 0 || served["pod-west"] == 0 { // by chance this happens once in 500 billion runs
+			if served["pod-east"] == 0 || served["pod-west"] == 0 { // chance alone causes this once in 500 billion runs
 				t.Errorf("50:50 went to %v, want some to each of pod-east and pod-west", served)
 			}
 			got := s.answers("/north", http.StatusServiceUnavailable)
@@ -47,7 +47,7 @@ func TestSubset_RequestsReachItsEndpointsAlone(t *testing.T) {
 			}
 			s.write("subset.yaml", with(append(parts, "east", "moved")...), policy)
 			s.goes("/north", "pod-west", 1)
-			// So does the pool's own subset, and the route's counts too.
+			// The pool's own subset applies too, in addition to the route's.
 			s.write("subset.yaml", with(append(parts, "east", "moved")...),
 				swap(end, picker+"\n  subset: {matchExpressions: [{key: zone, operator: In, values: [east, south]}]}"))
 			s.answers("/north", http.StatusServiceUnavailable)
@@ -66,7 +66,7 @@ func TestSubset_RequestsReachItsEndpointsAlone(t *testing.T) {
 	}
 }
 
-// A subset without an endpoint spills, and never reaches other endpoints, whatever happens to the
+// A subset without endpoints spills. Requests never reach other endpoints, whatever happens to the
 // picker.
 func TestSubset_SpillsAndNeverReachesOtherEndpoints(t *testing.T) {
 	t.Parallel()
@@ -74,8 +74,8 @@ func TestSubset_SpillsAndNeverReachesOtherEndpoints(t *testing.T) {
 	for _, name := range []string{"pod-east", "pod-west", "spare-1"} {
 		s.server(name)
 	}
-	// FailOpen: a request without a pick goes to any endpoint of the pool, except for requests with
-	// a subset.
+	// With FailOpen, a request without a pick goes to any endpoint of the pool, unless it has a
+	// subset.
 	s.up("subset.yaml", with("own", "west", "spare", "spill"))
 	for range 5 {
 		if by := s.answers("/east", http.StatusOK).by(); by != "spare-1" {
@@ -85,8 +85,8 @@ func TestSubset_SpillsAndNeverReachesOtherEndpoints(t *testing.T) {
 			t.Errorf(`without a subset: from %q, want "pod-west"`, by)
 		}
 	}
-	// Behind a hop of its own, with an external picker that picks among all endpoints that it is
-	// not forbidden: one in zone east at first.
+	// Behind a hop, with an external picker that picks among all endpoints of its subset: at first
+	// one in zone east.
 	s.alone("epp", "subset.yaml", with("external", "east", "west"), otherNames...)
 	for _, c := range []struct {
 		parts []string

@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// udpServer answers each datagram with a name of the YAML and the received text.
+// udpServer answers each datagram with the server's name and the received text.
 func (s *site) udpServer(name string) {
 	s.Helper()
 	conn, err := net.ListenPacket("udp4", "127.0.0.1:0")
@@ -61,8 +61,7 @@ func (s *site) flow() flow {
 	return flow{conn}
 }
 
-// ask sends a datagram, and returns the name of the server that answered it, or an error if none
-// did in time.
+// ask sends a datagram, and returns the name of the server that answers in time.
 func (f flow) ask(text string, within time.Duration) (server string, err error) {
 	if _, err := f.Write([]byte(text)); err != nil {
 		return "", err
@@ -82,7 +81,7 @@ func (f flow) ask(text string, within time.Duration) (server string, err error) 
 	return server, err
 }
 
-// reaches waits until a server answers the datagrams of a new flow; "" stands for any.
+// reaches waits until a server answers a new flow; "": any server.
 func (s *site) reaches(by string) {
 	s.Helper()
 	s.Eventually("a server answers: "+by, func() error {
@@ -96,7 +95,7 @@ func (s *site) reaches(by string) {
 	})
 }
 
-// shares counts the servers that answer new flows, one datagram each.
+// shares counts the servers that answer new flows of one datagram each.
 func (s *site) shares(flows int) map[string]int {
 	s.Helper()
 	counts := map[string]int{}
@@ -112,7 +111,7 @@ func (s *site) shares(flows int) map[string]int {
 	return counts
 }
 
-// steadyFlows are clients that send a datagram as soon as the last one was answered.
+// steadyFlows are clients that send a datagram when the previous one was answered.
 type steadyFlows struct {
 	stop    context.CancelFunc
 	all     sync.WaitGroup
@@ -137,7 +136,7 @@ func (s *site) steady(flows int) *steadyFlows {
 					out.lost = append(out.lost, err)
 				}
 				out.mu.Unlock()
-				time.Sleep(time.Millisecond) // this is the rate of a client, not a wait
+				time.Sleep(time.Millisecond) // the rate of a client, not a wait
 			}
 		})
 	}
@@ -145,7 +144,7 @@ func (s *site) steady(flows int) *steadyFlows {
 	return out
 }
 
-// moved waits until only some servers answer the flows.
+// moved waits until only these servers answer the flows.
 func (f *steadyFlows) moved(s *site, to ...string) {
 	s.Helper()
 	begun := false
@@ -184,14 +183,14 @@ func (s *site) listenerChanges() string {
 	return strings.Join(out, "; ")
 }
 
-// A UDPRoute divides flows by weight, whatever number of endpoints its backends have. Changes of
-// weights, backends and endpoints lose no datagram, and change no listener.
+// A UDPRoute divides flows by weight, whatever the number of endpoints. Changes of weights,
+// backends and endpoints lose no datagram and change no listener.
 func TestUDPRoute_SplitsByWeightAndLosesNoDatagram(t *testing.T) {
 	t.Parallel()
 	s := udpSite(t)
 	s.up("udp.yaml")
 	s.reaches("")
-	counts := s.shares(400) // round robin is exact, up to the state of Envoy's workers
+	counts := s.shares(400) // round robin is exact, except for the state of Envoy's workers
 	if b := counts["b-1"]; b < 80 || b > 120 || counts["a-1"] < 110 || counts["a-2"] < 110 {
 		t.Errorf("datagrams by endpoint: got %v, want 80 to 120 of 400 for b-1, at least 110 each for a-1 and a-2",
 			counts)
@@ -216,7 +215,7 @@ func TestUDPRoute_SplitsByWeightAndLosesNoDatagram(t *testing.T) {
 	flows.moved(s, "b-1")
 	s.write("udp.yaml", swap(weights, "{name: a, port: 53}, {name: b, port: 53, weight: 0}"))
 	flows.moved(s, "a-1", "a-2")
-	// An endpoint that ends takes no more datagrams, and stays for a while to answer the last ones.
+	// A removed endpoint takes no new sessions, but stays for a while to answer the last datagrams.
 	s.write("udp.yaml", swap(weights, "{name: a, port: 53}"),
 		swap("conditions: {ready: true}", "conditions: {ready: false, serving: true, terminating: true}"))
 	flows.moved(s, "a-2")
@@ -231,8 +230,8 @@ func TestUDPRoute_SplitsByWeightAndLosesNoDatagram(t *testing.T) {
 	}
 }
 
-// The share of a backend that cannot be used is dropped; without a route everything is. Another
-// port, and the HTTP listener of the same number, are not affected.
+// The share of an unusable backend is dropped. Without a route all datagrams are. Another port, and
+// the HTTP listener with the same number, are not affected.
 func TestUDPRoute_SharesOfInvalidBackendsAreDropped(t *testing.T) {
 	t.Parallel()
 	s := udpSite(t)
@@ -288,8 +287,8 @@ func TestUDPRoute_SharesOfInvalidBackendsAreDropped(t *testing.T) {
 	}
 }
 
-// Each client's address begins a session with an open file, and Envoy crashes without one. Beyond a
-// limit, new sessions are dropped, and everything else goes on.
+// Each client address begins a session, which opens a file, and Envoy crashes without files. Above
+// a limit, new sessions are dropped, and all others continue.
 func TestUDPRoute_DatagramsOfManyAddressesEndNothingElse(t *testing.T) {
 	t.Parallel()
 	s := udpSite(t)

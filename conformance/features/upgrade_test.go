@@ -40,8 +40,8 @@ func earlier(t *testing.T) string {
 	return path
 }
 
-// Two control planes that are peers are replaced one after the other, and back, under load. The
-// Envoy stays: its bootstrap is of the earlier version.
+// Under load, two control planes that are peers are replaced one after another, and back. The
+// Envoy, with the earlier version's bootstrap, stays.
 func TestUpgrade_ControlPlanesAreReplacedUnderLoad(t *testing.T) {
 	s := newSite(t)
 	for _, name := range []string{"pod-1", "pod-2", "pod-3", "pod-4", "pod-5", "pod-6"} {
@@ -70,8 +70,8 @@ func TestUpgrade_ControlPlanesAreReplacedUnderLoad(t *testing.T) {
 	fmt.Printf(`{"name":"upgrade_failed.of","value":%d,"unit":"requests","limit":null}`+"\n", load.sent)
 }
 
-// A version starts with the state folder of the other one: an object that is invalid by then keeps
-// its last good version, and the cluster keeps its name and certificates.
+// Each version starts with the other's state folder. An object that has become invalid keeps its
+// last valid version, and the cluster its name and certificates.
 func TestUpgrade_StateFolderIsReadByBothVersions(t *testing.T) {
 	s := newSite(t)
 	s.server("pod-1")
@@ -94,7 +94,7 @@ func TestUpgrade_StateFolderIsReadByBothVersions(t *testing.T) {
 	}
 }
 
-// Clusters of a set run different versions, in both directions.
+// Clusters of a set run different versions, in both combinations.
 func TestUpgrade_MembersOfTwoVersionsExchangePools(t *testing.T) {
 	for name, versions := range map[string][2]string{
 		"the exporter is older": {earlier(t), binary}, "the importer is older": {binary, earlier(t)},
@@ -119,8 +119,8 @@ func TestUpgrade_MembersOfTwoVersionsExchangePools(t *testing.T) {
 	}
 }
 
-// An upgrade leaves connections on the earlier release's filter chain, which has no gates, until
-// they drain. A policy that is created meanwhile denies them.
+// After an upgrade, connections stay on the earlier release's filter chain, which has no gates,
+// until they drain. A policy that is created in this time denies their requests.
 func TestUpgrade_PolicyDeniesConnectionsThatDrain(t *testing.T) {
 	s := newSite(t)
 	s.server("a")

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// With tokenUsage, the tokens of responses are counted by model, plain and streamed; without it,
+// With tokenUsage, the tokens of responses are counted by model, plain and streamed. Without it,
 // responses are not read.
 func TestTokenUsage_OutputTokensAreCountedByModel(t *testing.T) {
 	t.Parallel()
@@ -61,7 +61,8 @@ func TestTokenUsage_OutputTokensAreCountedByModel(t *testing.T) {
 	})
 }
 
-// vLLM whose engine core has died ends its open streams with an event and no error of the protocol.
+// A vLLM whose engine core has died ends its streams with an event, but without an error of the
+// protocol.
 func TestTokenUsage_StreamThatAnErrorEndsHasFailed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -82,7 +83,7 @@ func TestTokenUsage_StreamThatAnErrorEndsHasFailed(t *testing.T) {
 		"failed", "default/chat")
 	for _, c := range []struct {
 		code   int32
-		counts float64 // 1: the status counts against the server
+		counts float64 // 1 if the status counts against the server
 	}{{400, 0}, {500, 1}} {
 		code.Store(c.code)
 		before, against := total("failed"), s.series(byServer)

@@ -59,8 +59,8 @@ func (s *site) uses(owner string, want usedRow, args ...string) {
 var usedQuestion = `{"model": "llama", %s"max_tokens": 7, "messages": [{"role": "user", "content": "` +
 	strings.Repeat("word ", 40) + `"}]}`
 
-// Who sends requests with which key is counted, with the tokens that servers report: pools and
-// Services, denials, over a restart, once each.
+// Requests are counted once by owner and key, with the tokens that servers report: for pools and
+// Services, for denials, and over a restart.
 func TestUsage_CallersTokensAreCountedOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -159,7 +159,7 @@ func TestUsage_KillCountsNothingTwice(t *testing.T) {
 	})
 }
 
-// A stream without a report is estimated and marked; with usage Exact its server reports it.
+// A stream without a report is estimated and marked. With usage Exact, its server reports.
 func TestUsage_StreamWithoutReportIsEstimatedUnlessExact(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -195,7 +195,7 @@ func TestUsage_StreamWithoutReportIsEstimatedUnlessExact(t *testing.T) {
 	})
 }
 
-// What a server claims never breaks the counts of others.
+// A server's false reports never change the counts of others.
 func TestUsage_ServersClaimsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -285,7 +285,8 @@ func usageEvent(tokens int) string {
 		`"total_tokens":%d}}`+"\n\n", tokens, tokens+3)
 }
 
-// The usage object counts for each API, with a query and with clients that accept compression too.
+// The usage object counts for each API, also with a query, and with clients that accept
+// compression.
 func TestUsage_WholeAnswersOfEachAPICountAsReported(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -325,7 +326,7 @@ func TestUsage_WholeAnswersOfEachAPICountAsReported(t *testing.T) {
 		}
 		s.uses(want.Owner, want, "--by", "owner")
 	}
-	// The route of a Service keeps the header, and a compressed answer is an estimate.
+	// The route of a Service passes the header on, and a compressed answer is estimated.
 	if _, err := s.post(s.base()+"/web"+chat, question,
 		append(bearer(keys[chat]), "accept-encoding", "gzip")...); err != nil {
 		t.Fatal(err)
@@ -338,7 +339,7 @@ func TestUsage_WholeAnswersOfEachAPICountAsReported(t *testing.T) {
 
 func ownerOf(path string) string { return strings.Trim(strings.ReplaceAll(path, "/", "-"), "-") }
 
-// apiAnswers has an answer without a stream for each path, whose usage is 11 and 7 tokens.
+// apiAnswers has, for each path, an answer without a stream, whose usage is 11 and 7 tokens.
 var apiAnswers = map[string]string{
 	"/v1/chat/completions": `{"object":"chat.completion","choices":[{"message":{"content":"hi"}}],` +
 		`"usage":{"prompt_tokens":11,"completion_tokens":7,"total_tokens":18}}`,
@@ -352,7 +353,7 @@ var apiAnswers = map[string]string{
 	"/v1/rerank": `{"results":[{"index":0,"relevance_score":1}],"usage":{"prompt_tokens":11,"total_tokens":11}}`,
 }
 
-// The command waits for the entries of requests that have ended, so it misses none of them.
+// The command waits for the entries of ended requests, so that it includes all of them.
 func TestUsage_CommandIncludesRequestsThatHaveJustEnded(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -376,7 +377,7 @@ func TestUsage_CommandIncludesRequestsThatHaveJustEnded(t *testing.T) {
 	}
 }
 
-// A stream that penstock cuts at the end of its stop timeout counts as failed.
+// A stream that penstock cuts at the stop timeout counts as failed.
 func TestUsage_StreamThatTheStopTimeoutCutsCounts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -411,7 +412,7 @@ func TestUsage_StreamThatTheStopTimeoutCutsCounts(t *testing.T) {
 	}
 }
 
-// A 503 of the gate leaves a line in the log that names its cause, and a count.
+// A 503 of the gate writes a log line with its cause, and is counted.
 func TestAccess_RequestWithoutAnAnswerOfTheGateIsLogged(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -423,7 +424,7 @@ func TestAccess_RequestWithoutAnAnswerOfTheGateIsLogged(t *testing.T) {
 		return because(strings.HasPrefix(got, "401"), got)
 	})
 	s.penstock.Signal(syscall.SIGSTOP)
-	s.answers("/", http.StatusServiceUnavailable) // the signal takes a moment
+	s.answers("/", http.StatusServiceUnavailable) // the signal takes effect after a moment
 	s.penstock.Signal(syscall.SIGCONT)
 	s.logged(`a request got 503 authorization_unavailable`)
 	s.Eventually("it is counted", func() error {

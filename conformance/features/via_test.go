@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Three gateways in a ring, each sending its requests to the next, end a request.
+// Three gateways that each send requests to the next form a ring. A request must end.
 func TestVia_RingOfGatewaysEndsARequest(t *testing.T) {
 	t.Parallel()
 	sites := []*site{newSite(t), newSite(t), newSite(t)}
@@ -29,8 +29,8 @@ func TestVia_RingOfGatewaysEndsARequest(t *testing.T) {
 	ended("passed through 1 gateways")
 }
 
-// A gateway of another cluster sees a request's origin; the client does not see the answer's. The
-// other gateway runs in the test, because its answer has a header Via.
+// A gateway of another cluster sees a request's origin. The client does not see the answer's. The
+// other gateway runs in the test, because its answer needs a header Via.
 func TestVia_NamesGatewaysToOthersAlone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/picker"
 )
 
-// explain --why shows where a past request went, what the pick compared, and each stage that it
-// passed, with its time and result.
+// explain --why shows where a past request went, what the pick compared, and the time and result of
+// each stage.
 func TestWhy_ShowsTheStagesOfAPastRequest(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -45,7 +45,7 @@ func TestWhy_ShowsTheStagesOfAPastRequest(t *testing.T) {
 	}
 }
 
-// Two processes serve one Envoy, which calls either. Each explains a pick of either.
+// Two processes serve one Envoy, which calls either. Each explains picks of both.
 func TestWhy_OfPastRequestAtAnyProcess(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -102,8 +102,7 @@ func (s *site) picks(args ...string) (out picks) {
 	return out
 }
 
-// explained waits until the outcome of a request that was answered 200 is known, and returns its
-// pick.
+// explained waits for the outcome of a request, whose status was 200, and returns its pick.
 func (s *site) explained(id string) (r picker.Record) {
 	s.Helper()
 	s.Eventually("the outcome is known", func() error {

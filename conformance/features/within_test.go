@@ -7,7 +7,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// Prompts stay in the clusters that a policy allows, also when all of these are unreachable.
+// Prompts stay in the clusters that a policy allows, even if all of these are unreachable.
 func TestWithin_RequestsStayInTheirClusters(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

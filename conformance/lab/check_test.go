@@ -17,7 +17,7 @@ import (
 const program = "../../bin/lab"
 
 func TestLab_CheckPassesWhereALabRuns(t *testing.T) {
-	// In a network namespace of its own, where no other lab starts or ends.
+	// In its own network namespace, in which no other lab starts or ends.
 	out, err := exec.Command("unshare", "--net", "sh", "-c", program+" check && cat /proc/net/dev").CombinedOutput()
 	if err != nil || !strings.HasPrefix(string(out), "Inter-") {
 		t.Errorf("lab check: got %v: %s, want no error and no output", err, out)
@@ -28,18 +28,18 @@ func TestLab_CheckPassesWhereALabRuns(t *testing.T) {
 }
 
 func TestLab_CheckNamesMissingPrerequisites(t *testing.T) {
-	// A user that is not mapped into the namespace may not create any.
+	// A user that is not mapped into the namespace cannot create namespaces.
 	out, err := exec.Command("unshare", "--user", program, "check").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "kernel.unprivileged_userns_clone") {
 		t.Errorf("lab check: got %v: %s, want kernel.unprivileged_userns_clone", err, out)
 	}
 }
 
-// Without root, a lab runs in a user namespace. Where the machine forbids that, the error names the
+// Without root, a lab runs in a user namespace. If the machine forbids that, the error names the
 // setting.
 func TestLab_CheckWithoutRootStartsOrNamesObstacle(t *testing.T) {
 	if !sandbox.Users() {
-		return // no user namespace: TestLab_CheckPassesWhereALabRuns covers this
+		return // TestLab_CheckPassesWhereALabRuns covers machines with no user namespaces
 	}
 	dir, err := os.MkdirTemp("", "lab-rootless") // other users cannot enter t.TempDir
 	if err != nil {
@@ -67,10 +67,10 @@ func TestLab_CheckWithoutRootStartsOrNamesObstacle(t *testing.T) {
 	}
 }
 
-// up prints a line for the shell, and down leaves nothing.
+// up prints lines for the shell, and down leaves nothing behind.
 func TestLab_UpPrintsKubeconfigAndDownLeavesNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "mine")
-	t.Cleanup(func() { _ = exec.Command(program, "down", "--dir", dir).Run() }) // if the test fails before it runs down
+	t.Cleanup(func() { _ = exec.Command(program, "down", "--dir", dir).Run() }) // if the test fails early
 	up := exec.Command(program, "up", "--dir", dir, "--tools", "../../.tools/bin")
 	out, err := up.Output()
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/network"
 )
 
-// running is the lab that the tests share. It has two clusters, to test connections between them.
+// running is the lab that the tests share, with two clusters to test connections between them.
 var running *lab.Lab
 
 func TestMain(m *testing.M) {
@@ -52,7 +52,7 @@ func remains(dir string, links []string) error {
 	return nil
 }
 
-// linksOf returns the network interfaces of a lab's clusters. Other labs may run beside it.
+// linksOf returns the network interfaces of a lab's clusters. Other labs may run at the same time.
 func linksOf(kubeconfig string) (names []string, err error) {
 	config, err := clientcmd.LoadFromFile(kubeconfig)
 	if err != nil {

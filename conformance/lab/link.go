@@ -17,14 +17,13 @@ type Link struct {
 	// From and To are names of clusters, as in Contexts.
 	From string `json:"from"`
 	To   string `json:"to"`
-	// OneWay limits the Fault to packets from From to To. These packets include replies to requests
-	// from To.
+	// OneWay limits the Fault to packets from From to To. They include replies to requests from To.
 	OneWay bool `json:"oneWay,omitempty"`
 	network.Fault
 }
 
-// Controls is the socket in a lab's folder on which the lab receives Links as JSON, one for each
-// connection. The response is an error's text, or empty.
+// Controls is the socket, in a lab's folder, that accepts Links as JSON, one for each connection.
+// The response is an error's text, or empty.
 const Controls = "links.sock"
 
 // SetLink sends a Link to the lab in a folder, and returns once the Link is in effect.
@@ -37,7 +36,7 @@ func SetLink(ctx context.Context, dir string, l Link) (err error) {
 		return fmt.Errorf("link of a lab: %w", err)
 	}
 	defer func() { err = errors.Join(err, folder.Close()) }()
-	// The folder's path may be too long for the path of a socket.
+	// The path through /proc is short: the folder's own path may be too long for a socket.
 	c, err := (&net.Dialer{}).DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", folder.Fd(), Controls))
 	if err != nil {
 		return fmt.Errorf("link of a lab: %w", err)

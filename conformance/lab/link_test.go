@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/network"
 )
 
-// asks is a pod that calls a Service of another cluster again and again, each time on a new
-// connection, and logs the answer's first line, or a timeout of a second.
+// asks is a pod that calls a Service of another cluster in a loop, on a new connection each time.
+// It logs the answer's first line, or a timeout after a second.
 const asks = `
 metadata: {name: asks}
 spec:
@@ -32,8 +32,8 @@ spec:
       done
 `
 
-// A link's effect concerns pods and LoadBalancers of its clusters, and its client is either this
-// process or the command. It is no parallel test: others use the link too.
+// A link's effect applies to pods and LoadBalancers of its clusters, whether this process or the
+// command sets it. The test is not parallel, because others use the link.
 func TestLink_EffectsReachPodsAndLoadBalancersUntilTheLinkIsHealed(t *testing.T) {
 	far, near := newPlace(t, "lab2"), newPlace(t, "lab1")
 	addr := far.serve()

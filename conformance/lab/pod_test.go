@@ -17,7 +17,7 @@ import (
 )
 
 // A pod's containers see their environment, the downward API and files of every kind of volume.
-// Init containers run first; sidecars run beside.
+// Init containers run first, and sidecars run alongside.
 func TestKubelet_PodSeesEnvironmentAndVolumes(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "lab1")
@@ -112,7 +112,8 @@ spec:
 	}
 }
 
-// A deleted pod runs its hook first, then receives the signal, and then has its grace period.
+// When a pod is deleted, its hook runs, then it receives the signal, and then it has its grace
+// period.
 func TestKubelet_DeletedPodEndsInOrder(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "lab1")
@@ -151,7 +152,7 @@ spec:
 }
 
 // A TCP probe guards the start, HTTP and exec probes decide readiness, and a failing liveness probe
-// restarts.
+// restarts the container.
 func TestKubelet_ProbesDecideReadinessAndRestart(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "lab1")
@@ -198,8 +199,8 @@ spec:
 	})
 }
 
-// A pod that must not run as root runs as its image's user, or as the user that it sets; its kernel
-// parameters are its own.
+// A pod that must not run as root runs as its image's user, or as the user that it sets. Its kernel
+// parameters do not affect other pods.
 func TestKubelet_PodRunsAsItsUser(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "lab1")

@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/labtest"
 )
 
-// echo is a Deployment of the echo server that drains before it ends.
+// echo is a Deployment of an echo server that drains before it ends.
 const echo = `
 metadata: {name: echo}
 spec:
@@ -118,8 +118,8 @@ func TestDeployment_DeletedPodIsReplaced(t *testing.T) {
 	p.Until("an answer", func(ctx context.Context) error { return labtest.Get(ctx, "http://"+addr) })
 }
 
-// Pods resolve Services by name and reach them, including their own. Pods reach the pods and
-// LoadBalancers of another cluster.
+// Pods resolve Services by name and reach them, including Services of which they are endpoints.
+// Pods reach pods and LoadBalancers of another cluster.
 func TestService_PodsReachNamesAndOtherClusters(t *testing.T) {
 	t.Parallel()
 	far := newPlace(t, "lab2")

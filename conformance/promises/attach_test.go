@@ -68,13 +68,13 @@ func tokenRotates(p place) {
 	before := p.attached(node, p.Namespace+"/gw", func() {})
 	p.programmed("gw")
 	p.swap(dir, p.token("second", "penstock.dev"))
-	// The token is another account's: it shows which token Envoy sends when it reconnects.
+	// The token of another account shows which token Envoy sends when it reconnects.
 	if now := p.attached(node, p.Namespace+"/gw", func() {}); now.Connected != before.Connected {
 		p.Errorf("the stream was cut: connected at %s, want %s as before", now.Connected, before.Connected)
 	}
 	p.attached(node, p.Namespace+"/second", to.cut)
 	p.programmed("second")
-	// A proxy whose account is no longer named is disconnected from its open stream.
+	// When a proxy's account is no longer named, its open stream is closed.
 	p.apply(
 		"apiVersion: penstock.dev/v1alpha1\nkind: EnvoyFleet\nmetadata: {name: second}\nspec: {mode: external, " +
 			"external: {serviceAccounts: [other]}}\n")
@@ -104,7 +104,7 @@ func (p place) proxies(ctx context.Context) (all []proxy, err error) {
 	return all, nil
 }
 
-// admin reads a page of a process's --admin address, on its pod's loopback, like `kubectl
+// admin reads a page of a process's --admin address on its pod's loopback, as through `kubectl
 // port-forward`.
 func (p place) admin(ctx context.Context, pod, page string, into any) error {
 	transport, upgrader, err := spdy.RoundTripperFor(p.REST)
@@ -142,8 +142,8 @@ func (p place) admin(ctx context.Context, pod, page string, into any) error {
 	return errors.Join(json.NewDecoder(resp.Body).Decode(into), resp.Body.Close())
 }
 
-// attached waits until a proxy is connected as a proxy of gateway. It calls elsewhere while the
-// proxy is connected as another gateway's.
+// attached waits until a proxy is connected as a proxy of gateway. It calls elsewhere as long as
+// the proxy is connected for another gateway.
 func (p place) attached(node, gateway string, elsewhere func()) (found proxy) {
 	p.Helper()
 	p.Until(node+" is a proxy of "+gateway, func(ctx context.Context) error {
@@ -164,8 +164,8 @@ func (p place) attached(node, gateway string, elsewhere func()) (found proxy) {
 	return found
 }
 
-// swap replaces the token in a folder as the kubelet does: files are links into a folder that is a
-// link itself.
+// swap replaces the token in a folder as the kubelet does: files are links into a folder that is
+// itself a link.
 func (p place) swap(dir, token string) {
 	p.Helper()
 	data, err := os.MkdirTemp(dir, "..")

@@ -22,8 +22,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// ofAttacks run the programs of package attacks in the cluster, under load. They compare memory, so
-// they run one after the other.
+// ofAttacks run programs of package attacks in the cluster, under load. They compare memory, so
+// they do not run in parallel.
 var ofAttacks = []promise{
 	{"ADS_StreamsWithoutAuthorizationCostNoMemory", unauthorizedStreams},
 	{"XDSCredentials_IdleConnectionsLockOutNoProxy", idleConnections},
@@ -35,7 +35,8 @@ var ofAttacks = []promise{
 
 const mebibyte = 1 << 20
 
-// growsBy fails the test if the resident memory of a process grows by more bytes while attack runs.
+// growsBy fails the test if a process's resident memory grows by more than most bytes during
+// attack.
 func (p place) growsBy(pid int, most int64, attack func()) {
 	p.Helper()
 	before, err := process.RSS(pid)
@@ -64,8 +65,7 @@ func unauthorizedStreams(p place) {
 	p.end(t)
 }
 
-// idleConnections opens connections to both processes that send nothing, while another proxy
-// connects.
+// idleConnections opens idle connections to both processes, while another proxy connects.
 func idleConnections(p place) {
 	p.apply(chat + plainGateway)
 	t := p.load(p.programmed("gw")[0])
@@ -99,7 +99,7 @@ func (p place) tenant() place {
 	return newPlace(p.T)
 }
 
-// bait is an external Gateway with a pool, whose key the attacker has.
+// bait is an external Gateway with a pool. The attacker has its key.
 const bait = `
 ---
 apiVersion: inference.networking.k8s.io/v1
@@ -176,8 +176,8 @@ func stolenKey(p place) {
 	}
 }
 
-// reaching are a tenant's objects that lead to a victim's pod, and to other addresses, by each kind
-// of object that has addresses.
+// reaching are a tenant's objects that lead to a victim's pod and to other addresses, with each
+// kind of object that can have addresses.
 const reaching = `
 ---
 apiVersion: penstock.dev/v1alpha1
@@ -239,12 +239,13 @@ spec:
     backendRefs: [{name: own, port: 80}]
 `
 
-// importing is the status of the import, whose gateway and pods are the victim's.
+// importing is an import's status whose gateway and pods are the victim's.
 const importing = `{"apiVersion": "inference.networking.x-k8s.io/v1alpha1", "kind": "InferencePoolImport", "metadata": {"name": "imported"}, "status": {"clusters": [
  {"name": "east", "routingMode": "ParentMode", "parents": [{"service": [{"addresses": ["PEER"], "ports": [{"number": 8000}]}]}]}
 ]}}`
 
-// findsAddresses waits for findings about the addresses of another tenant's pods, and others.
+// findsAddresses waits for findings about the addresses of other tenants' pods, and other forbidden
+// addresses.
 func (p place) findsAddresses(pod, peer string) {
 	p.Helper()
 	p.Until("findings name each address", func(ctx context.Context) error {
@@ -269,8 +270,8 @@ func (p place) findsAddresses(pod, peer string) {
 }
 
 // A tenant writes addresses of another namespace's pod, of the API server, of Penstock, of a
-// cloud's metadata server and of loopback. Its Gateway connects to none of them; its own pod, by a
-// slice that it made, is served.
+// cloud's metadata server and of loopback. Its Gateway connects to none of them. It does serve the
+// tenant's own pod through an EndpointSlice that the tenant wrote.
 func tenantAddresses(p place) {
 	p.apply(chat)
 	attacker := p.tenant()
@@ -335,7 +336,7 @@ func tenantAddresses(p place) {
 	attacker.end(t)
 }
 
-// largestRoute attaches the largest route of another tenant to a Gateway that all tenants share.
+// largestRoute attaches a tenant's largest route to a Gateway that all tenants share.
 func largestRoute(p place) {
 	p.apply(chat + strings.Replace(plainGateway, "protocol: HTTP}",
 		"protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}", 1))
@@ -375,8 +376,8 @@ spec:
   rules: [{matches: [{path: {value: /later}}], filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplaceFullPath, replaceFullPath: /health}}}], backendRefs: [{name: chat, port: 80}]}]
 `
 
-// stalledUploads sends 200 uploads that stop before their end to a pool whose picker reads prompts.
-// They may hold half of the memory limit of the fleet's Envoy.
+// stalledUploads sends 200 uploads without their end to a pool whose picker reads prompts. They may
+// hold half of the memory limit of the fleet's Envoy.
 func stalledUploads(p place) {
 	p.apply(chat + plainGateway)
 	address := p.programmed("gw")[0]

@@ -32,9 +32,9 @@ const withClientCA = `[
  {"op": "add", "path": "/spec/template/spec/volumes/-", "value": {"name": "client-ca", "configMap": {"name": "clients"}}}
 ]`
 
-// A changed setting replaces all processes of Penstock under load. With clientCA, a proxy attaches
-// with a certificate of the CA as a proxy of the Gateway that names its subject. Other certificates
-// are denied.
+// A changed setting replaces all processes of Penstock under load. With clientCA, a proxy with a
+// certificate of the CA attaches as a proxy of the Gateway that names its subject. Other
+// certificates are denied.
 func rolloutAndCertificates(p place) {
 	p.apply(chat + plainGateway)
 	t := p.load(p.programmed("gw")[0])
@@ -64,7 +64,7 @@ func rolloutAndCertificates(p place) {
 		if answer, err := p.askWith(address, p.with(client), resource.Listener); err == nil {
 			p.Errorf("%s received an answer, want none: %v", who, answer)
 		} else if c := status.Code(err); c != codes.PermissionDenied && c != codes.Unavailable {
-			// Unavailable comes from TLS
+			// Unavailable is TLS's error
 			p.Errorf("%s: got %v, want PermissionDenied or Unavailable", who, err)
 		}
 	}
@@ -75,8 +75,8 @@ type client struct {
 	key  *ecdsa.PrivateKey
 }
 
-// newClient creates a client with a certificate for a name, which is valid for a time and signed by
-// another client or, if nil, by itself.
+// newClient makes a client with a certificate for a name and a lifetime. The client by signs it;
+// nil: it signs itself.
 func newClient(p place, by *client, name string, life time.Duration) *client {
 	p.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -113,14 +113,14 @@ func (p place) with(c *client) []grpc.DialOption {
 	return certified(p.authorities(), c)
 }
 
-// certified returns the dial options of a client that trusts CAs, in PEM, for Penstock's
+// certified returns the dial options of a client that trusts authorities, in PEM, for Penstock's
 // certificate.
 func certified(authorities []byte, c *client) []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithTransportCredentials(transport(authorities, c))}
 }
 
-// Penstock loses its permissions, and then its processes are killed; the new ones can read nothing.
-// Traffic goes on, and everything recovers with the permissions.
+// Penstock loses its permissions, and then its processes are killed. The new processes can read
+// nothing. Traffic continues, and everything recovers with the permissions.
 func permissionsRevoked(p place) {
 	p.apply(chat + plainGateway)
 	address := p.programmed("gw")[0]

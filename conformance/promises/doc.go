@@ -3,8 +3,7 @@
 //
 // The tests share one lab. Tests about one Gateway have a namespace each and run in parallel. Later
 // tests kill or replace the control plane, or read the audit log of all tests. Finally a test build
-// replaces Penstock, for faults that no user causes (faults_test.go, soak_test.go). No test asserts
-// a time.
+// replaces Penstock, which injects faults (faults_test.go, soak_test.go). No test asserts a time.
 //
 // Run them with `make test-lab`, or `make build labs` and `go test -tags lab ./promises`. To run
 // one: -run 'Promises/.*/HorizontalPodAutoscaler'.

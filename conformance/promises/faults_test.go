@@ -31,11 +31,11 @@ import (
 
 type fault struct {
 	name string
-	ends bool // the fault ends the processes
+	ends bool // the fault ends processes
 	test func(*site)
 }
 
-// faults are in an order in which each leaves the site as it was.
+// faults are ordered so that each leaves the site as it was.
 var faults = []fault{
 	{"Authority_DeletedSecretIsRestored", false, secretDeleted},
 	{"Authority_DamagedSecretIsRestored", false, secretDamaged},
@@ -45,17 +45,16 @@ var faults = []fault{
 	{"Authority_ExpiredAtStartIsReplaced", true, expiredAtStart},
 }
 
-// recovery is the longest time in which everything recovers.
+// recovery is how long everything may take to recover.
 const recovery = time.Minute
 
-// site is a Gateway with traffic, in a cluster whose Penstock is the test build with the tag
-// faults.
+// site is a Gateway with traffic, whose Penstock is the test build with the tag faults.
 type site struct {
 	place
 	address string
 	proxy   corev1.Pod
 	clients *client       // signs the certificates of external proxies
-	elapsed time.Duration // how far the processes' elapsed time is ahead
+	elapsed time.Duration // how far the processes' elapsed time was advanced
 	changes int           // number of changes so far
 	sent    int64         // requests so far
 
@@ -63,8 +62,8 @@ type site struct {
 	received   time.Time // when the credential was received
 }
 
-// withFaults replaces Penstock by the test build. Its clocks follow files in a volume of its pods.
-// Its heap profiles show small growth.
+// withFaults replaces Penstock by the test build. Its clocks follow files in a volume of its pods,
+// and its heap profiles show small growth.
 const withFaults = `[
  {"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "ghcr.io/penstock-project/penstock:faults"},
  {"op": "add", "path": "/spec/template/spec/containers/0/env/-", "value": {"name": "PENSTOCK_FAULT_CLOCK", "value": "/run/penstock/clock"}},
@@ -75,7 +74,7 @@ const withFaults = `[
  {"op": "add", "path": "/spec/template/spec/volumes/-", "value": {"name": "fault-clients", "configMap": {"name": "fault-clients"}}}
 ]`
 
-// far is a Gateway with external proxies, whose port is its generation.
+// far is a Gateway with external proxies. Its port is its generation.
 const far = `
 ---
 apiVersion: v1
@@ -98,7 +97,7 @@ spec:
 
 func startSite(p place) *site {
 	p.Helper()
-	dir, err := os.MkdirTemp("", "faults") // the build outlives the test that makes it
+	dir, err := os.MkdirTemp("", "faults") // the build outlives this test
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -133,14 +132,15 @@ func startSite(p place) *site {
 	return s
 }
 
-// within waits until check succeeds, for as long as a recovery may take.
+// within waits until check succeeds, at most for recovery.
 func (s *site) within(what string, check func() error) {
 	s.Helper()
 	poll.NoError(s.T, what, recovery, check)
 }
 
-// goesOn waits until a change takes effect at the proxy, each process serves a client with the
-// proxies' trusted CAs, and the leader has the ACKs of a proxy of the other process.
+// goesOn waits until three things hold: a change takes effect at the proxy, each process serves a
+// client with the proxies' trusted CAs, and the leader has the ACKs of a proxy of the other
+// process.
 func (s *site) goesOn() {
 	s.Helper()
 	s.changes++
@@ -190,7 +190,7 @@ func (s *site) farToken() string {
 	return s.credential
 }
 
-// answer is the status of the answer to a path of a host, and where it redirects to.
+// answer returns the status of a path of a host, and the target of a redirect.
 func (s *site) answer(host string, path int) (string, error) {
 	req, err := http.NewRequestWithContext(s.Context(), http.MethodGet, fmt.Sprintf("http://%s/%d", s.address, path),
 		nil)
@@ -233,7 +233,7 @@ func (s *site) own(pod corev1.Pod, name string) string {
 	return filepath.Join("/proc", strconv.Itoa(s.Process(pod, "serve")), "root", "run", "penstock", name)
 }
 
-// set sets a clock of a process. It replaces the file, so that no reader sees half of it.
+// set sets a clock of a process by replacing the file, so that no reader sees half of it.
 func (s *site) set(pod corev1.Pod, clock string, offset time.Duration) {
 	s.Helper()
 	path := s.own(pod, clock)
@@ -281,8 +281,8 @@ func secretDamaged(s *site) {
 	s.restored(before)
 }
 
-// clocksOff sets the clock of one process a year ahead and the other's a year back, and then both
-// right.
+// clocksOff sets one process's clock a year ahead and the other's a year back, and then corrects
+// both.
 func clocksOff(s *site) {
 	const year = 365 * 24 * time.Hour
 	processes := s.processes()
@@ -314,8 +314,8 @@ func clocksOff(s *site) {
 	}
 }
 
-// expiredAtStart starts both processes with an authority that expired a month ago. No proxy trusts
-// their certificates until the file with its CAs is replaced.
+// expiredAtStart starts both processes with an authority that expired a month ago. Proxies trust
+// their certificates only once the file with CAs is replaced.
 func expiredAtStart(s *site) {
 	next := newSuccessor(s.place)
 	processes := s.processes()
@@ -351,7 +351,7 @@ func (p place) apiServer() int {
 		p.Fatal(err)
 	}
 	for _, file := range files {
-		line, _ := os.ReadFile(file) // most processes are others, or have ended
+		line, _ := os.ReadFile(file) // fails for processes that have ended
 		if bytes.HasPrefix(line, []byte("kube-apiserver\x00")) &&
 			bytes.Contains(line, []byte("="+running.AuditLog("lab1")+"\x00")) {
 			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
@@ -365,8 +365,9 @@ func (p place) apiServer() int {
 	return 0
 }
 
-// apiServerAway stops the API server, and lets 23 and then 26 hours pass by the processes' clocks.
-// A credential that a process has accepted before lasts for an hour, and counts for a day more.
+// apiServerAway stops the API server, and advances the processes' clocks by 23 and then by 26
+// hours. A credential that a process has accepted counts for an hour and, without an API server,
+// for a day more.
 func apiServerAway(s *site) {
 	processes := s.processes()
 	life := s.elapsed + time.Hour
@@ -442,8 +443,8 @@ func (s *site) lagging(processes []corev1.Pod, want bool) {
 	}
 }
 
-// panickingRoute is a route at whose translation the test build panics. Its own requests are
-// answered 500.
+// panickingRoute makes the test build panic when it translates a route. Only requests to this route
+// are answered 500.
 func panickingRoute(s *site) {
 	s.apply(`
 apiVersion: gateway.networking.k8s.io/v1

@@ -33,7 +33,7 @@ var owned = []struct{ group, version, resource string }{
 	{"policy", "v1", "poddisruptionbudgets"},
 }
 
-// The objects exist, have the labels and annotations of spec.infrastructure, are owned by the
+// A fleet's objects exist, have the labels and annotations of spec.infrastructure, belong to the
 // Gateway, and serve.
 func fleetServes(p place) {
 	cert, key := certificate(p)
@@ -102,7 +102,7 @@ spec:
 		}
 		return conn.Close()
 	})
-	// The PodDisruptionBudget lets a drained node evict one proxy at a time.
+	// The PodDisruptionBudget lets a drained node evict only one proxy at a time.
 	for i, want := range []bool{true, false} {
 		err := p.PolicyV1().Evictions(p.Namespace).Evict(p.Context(),
 			&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: pods[i].Name}})
@@ -132,14 +132,14 @@ func certificate(p place) (cert, key []byte) {
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
 }
 
-// A stream outlives the deletion of its Gateway and proxy; then nothing of the fleet is left.
+// A stream outlives the deletion of its Gateway and proxy. Afterwards nothing of the fleet is left.
 func deletionDrains(p place) {
 	p.apply(chat + plainGateway)
 	address := p.programmed("gw")[0]
 	p.answers("http://" + address + "/v1/models")
 	ctx, hangUp := context.WithCancel(p.Context())
 	defer hangUp()
-	const long = 600 // one word a second: longer than Kubernetes needs to delete the proxy
+	const long = 600 // one word a second, longer than Kubernetes takes to delete the proxy
 	body := fmt.Sprintf(`{"max_tokens": %d, "stream": true, "messages": [{"role": "user", "content": "%s"}]}`, long,
 		strings.Repeat("word ", long))
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/v1/chat/completions",
@@ -188,8 +188,7 @@ func deletionDrains(p place) {
 	})
 }
 
-// An address that the network can assign is assigned and serves. An address that it cannot assign
-// is reported in a condition.
+// If the network can assign a static address, it serves. If not, a condition reports it.
 func staticAddresses(p place) {
 	p.apply(plainGateway)
 	given := p.programmed("gw")[0]
@@ -207,7 +206,7 @@ func staticAddresses(p place) {
 		}
 		return fmt.Errorf("got %+v, want Programmed False with AddressNotUsable", gw.Status.Conditions)
 	})
-	// The load balancer assigns addresses in order, so this one is still free.
+	// This address is free, because the load balancer assigns addresses in order.
 	wanted := given[:strings.LastIndex(given, ".")+1] + "200"
 	p.apply(chat + plainGateway + "  addresses: [{value: " + wanted + "}]\n")
 	if got := p.programmed("gw"); !slices.Equal(got, []string{wanted}) {
@@ -216,7 +215,7 @@ func staticAddresses(p place) {
 	p.answers("http://" + wanted + "/health")
 }
 
-// plainGateway has one small proxy; more of its spec may follow.
+// plainGateway has one small proxy. Callers may append to its spec.
 const plainGateway = `
 ---
 apiVersion: penstock.dev/v1alpha1
@@ -233,7 +232,7 @@ spec:
   listeners: [{name: http, port: 80, protocol: HTTP}]
 `
 
-// metrics exposes Envoy's metrics to Prometheus, which Penstock does not do by itself.
+// metrics exposes Envoy's metrics to Prometheus. Penstock does not do this by itself.
 const metrics = `
   bootstrap:
     static_resources:
@@ -340,8 +339,8 @@ func (p place) fleetIs(spec string) {
 
 const small = "resources: {requests: {cpu: 10m, memory: 32Mi}}, "
 
-// Autoscaling and external proxies of an EnvoyFleet take effect, and end when the EnvoyFleet no
-// longer sets them.
+// Autoscaling and external proxies take effect when an EnvoyFleet sets them, and end when it no
+// longer does.
 func scalingAndExternal(p place) {
 	p.apply(chat + plainGateway)
 	p.programmed("gw")
@@ -381,7 +380,7 @@ func scalingAndExternal(p place) {
 	})
 }
 
-// at returns nil if the Gateway gw has the given address and no other.
+// at returns nil if the Gateway gw has exactly this address.
 func (p place) at(ctx context.Context, address string) error {
 	gw, err := p.gateway(ctx, "gw")
 	if err != nil || len(gw.Status.Addresses) != 1 || gw.Status.Addresses[0].Value != address {

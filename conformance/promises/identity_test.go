@@ -31,7 +31,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest"
 )
 
-// processes waits until both of Penstock's pods are ready, and returns the leader first.
+// processes waits until both pods of Penstock are ready. It returns the leader first.
 func (p place) processes() (pods []corev1.Pod) {
 	p.Helper()
 	p.Until("two processes of Penstock, one of them the leader", func(ctx context.Context) (err error) {
@@ -67,7 +67,7 @@ func (p place) lease(ctx context.Context) (*coordinationv1.Lease, error) {
 	return lease, err
 }
 
-// token returns a service account's token, as the kubelet requests it for pods.
+// token returns a service account's token, requested as the kubelet does for pods.
 func (p place) token(account, audience string) string {
 	p.Helper()
 	t, err := p.CoreV1().ServiceAccounts(p.Namespace).CreateToken(p.Context(), account,
@@ -92,15 +92,15 @@ func (p place) authorities() (all []byte) {
 	return all
 }
 
-// as returns the dial options of a client that trusts Penstock's certificate and has a token, or ""
-// for none.
+// as returns the dial options of a client that trusts Penstock's certificate and has a token; "":
+// none.
 func (p place) as(token string) []grpc.DialOption {
 	p.Helper()
 	return trusting(p.authorities(), token)
 }
 
-// trusting returns the dial options of a client that trusts CAs, in PEM, for Penstock's
-// certificate, and has a token, or "" for none.
+// trusting returns the dial options of a client that trusts authorities, in PEM, for Penstock's
+// certificate and has a token; "": none.
 func trusting(authorities []byte, token string) []grpc.DialOption {
 	out := []grpc.DialOption{grpc.WithTransportCredentials(transport(authorities, nil))}
 	if token != "" {
@@ -109,8 +109,8 @@ func trusting(authorities []byte, token string) []grpc.DialOption {
 	return out
 }
 
-// transport trusts CAs, in PEM, for Penstock's certificate, and presents a client's own, or none if
-// it is nil.
+// transport trusts authorities, in PEM, for Penstock's certificate, and presents the certificate of
+// c; nil: none.
 func transport(authorities []byte, c *client) credentials.TransportCredentials {
 	config := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "penstock." + system + ".svc"}
 	config.RootCAs.AppendCertsFromPEM(authorities)
@@ -120,7 +120,7 @@ func transport(authorities []byte, c *client) credentials.TransportCredentials {
 	return credentials.NewTLS(config)
 }
 
-// bearer is a token that is sent with each call. It implements credentials.PerRPCCredentials.
+// bearer sends a token with each call. It implements credentials.PerRPCCredentials.
 type bearer string
 
 func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
@@ -128,7 +128,7 @@ func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]strin
 }
 func (bearer) RequireTransportSecurity() bool { return true }
 
-// others is a second Gateway beside gw. The proxies of gw must not receive its route's backend.
+// others is a second Gateway. Proxies of gw must not receive its route's backend.
 const others = `
 ---
 apiVersion: v1
@@ -202,7 +202,7 @@ func tokenLimitsProxy(p place) {
 	}
 }
 
-// follow connects to the port for other processes without a certificate.
+// follow connects, without a certificate, to the port for other processes.
 func (p place) follow(address string) error {
 	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", address,
 		&tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
@@ -232,7 +232,7 @@ func (p place) askWith(address string, who []grpc.DialOption, kind resource.Type
 	if err != nil {
 		return nil, err
 	}
-	// Send fails if the stream has ended; Recv returns the reason.
+	// Recv returns why Send fails.
 	_ = s.Send(&discoveryv3.DeltaDiscoveryRequest{
 		Node: &corev3.Node{Id: "stranger", Cluster: p.Namespace + "/gw"}, TypeUrl: kind.URL(),
 		ResourceNamesSubscribe: names,

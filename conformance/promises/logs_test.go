@@ -30,7 +30,7 @@ func logReports(p place) {
 	p.logged(all[1:], "serving", "ads=")
 }
 
-// logged waits until one of some processes has logged a line with all of the texts.
+// logged waits until one of the processes has logged a line with all texts.
 func (p place) logged(processes []corev1.Pod, texts ...string) {
 	p.Helper()
 	p.Until(fmt.Sprintf("a line with %q", texts), func(ctx context.Context) error {

@@ -29,14 +29,13 @@ type request struct {
 	} `json:"responseStatus"`
 }
 
-// requests returns the requests of Penstock's processes to the API server during all tests, in
-// order.
+// requests returns all requests of Penstock's processes to the API server, in order.
 func (p place) requests() (all []request) {
 	p.Helper()
 	return p.requestsAfter(0)
 }
 
-// audited is the size of the API server's audit log so far, for requestsAfter.
+// audited returns the current size of the API server's audit log, for requestsAfter.
 func (p place) audited() int64 {
 	p.Helper()
 	info, err := os.Stat(running.AuditLog("lab1"))
@@ -75,7 +74,7 @@ func (p place) requestsAfter(size int64) (all []request) {
 }
 
 // Between two changes of the Lease, only its holder writes. The source address identifies a
-// process. Every process maintains the CA's Secret and creates TokenReviews.
+// process. Exceptions are the CA's Secret and TokenReviews, which every process writes.
 func onlyLeaderWrites(p place) {
 	leader, leaders, writes := "", map[string]bool{}, 0
 	for _, r := range p.requests() {
@@ -101,7 +100,7 @@ func onlyLeaderWrites(p place) {
 	}
 }
 
-// No request of Penstock during all tests was forbidden, and it read only Secrets that a Gateway
+// In all tests, no request of Penstock was forbidden, and it read only Secrets that a Gateway
 // names.
 func permissionsSuffice(p place) {
 	requests, secrets := p.requests(), 0

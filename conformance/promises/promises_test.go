@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// promise is a test's name, in the form of a test function's, and the test.
+// promise is a test with its name, in the form of a test function's.
 type promise struct {
 	name string
 	test func(place)
@@ -41,21 +41,21 @@ var ofProcesses = []promise{
 	{"Rollout_LosesNoRequestAndCertificatesAttach", rolloutAndCertificates},
 }
 
-// ofAll check what Penstock did during all of the others, so they run last.
+// ofAll check Penstock's behavior during all other tests, so they run last.
 var ofAll = []promise{
 	{"RBAC_SufficesAndReadsOnlyNamedSecrets", permissionsSuffice},
 	{"LeaderElection_OnlyLeaderWrites", onlyLeaderWrites},
 	{"RBAC_RevokedReadsChangeNothing", permissionsRevoked},
 }
 
-// The order matters and the tests share one lab, so they are subtests: go test -tags lab -run
+// The tests are subtests, because they share a lab and their order matters. go test -tags lab -run
 // /.*/NACK ./promises selects some.
 func TestKubernetes_Promises(t *testing.T) {
 	t.Run("together", func(t *testing.T) { together(t, slices.Concat(ofTrust, ofFleets, ofStatuses)) })
 	t.Run("attacks", func(t *testing.T) { alone(t, ofAttacks) })
 	t.Run("alone", func(t *testing.T) { alone(t, ofProcesses) })
 	t.Run("last", func(t *testing.T) { alone(t, ofAll) })
-	t.Run("faults", underFaults) // the faults need a test build of Penstock
+	t.Run("faults", underFaults) // these need a test build of Penstock
 }
 
 func alone(t *testing.T, tests []promise) {

@@ -32,8 +32,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// successor is a CA that replaces Penstock's, in the form in which Penstock creates it. The test
-// chooses its age.
+// successor is a CA that replaces Penstock's, stored as Penstock stores one. The test chooses its
+// age.
 type successor struct {
 	key    *ecdsa.PrivateKey
 	keyPEM []byte
@@ -52,8 +52,8 @@ func newSuccessor(p place) *successor {
 	return &successor{key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})}
 }
 
-// aged returns its certificate of a given age. All its certificates have the same name and key, so
-// trust in one is trust in all.
+// aged returns the CA's certificate with a given age. Its certificates share name and key, so trust
+// in one is trust in all.
 func (s *successor) aged(p place, age time.Duration) []byte {
 	p.Helper()
 	made := time.Now().Add(-age)
@@ -70,8 +70,8 @@ func (s *successor) aged(p place, age time.Duration) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// become writes it to the Secret of Penstock's CA with a certificate of a given age, which it
-// returns.
+// become writes the CA, with a certificate of a given age, to the Secret of Penstock's CA. It
+// returns the certificate.
 func (s *successor) become(p place, age time.Duration) []byte {
 	p.Helper()
 	cert := s.aged(p, age)
@@ -87,8 +87,8 @@ func (s *successor) become(p place, age time.Duration) []byte {
 	return cert
 }
 
-// pickKey is the key that proxies of a Gateway send to the picker once they have the keys of the
-// new CA.
+// pickKey returns the key that proxies of a Gateway send to the picker when they have the new CA's
+// keys.
 func (s *successor) pickKey(gateway string) string {
 	mac := hmac.New(sha256.New, s.keyPEM)
 	mac.Write([]byte("picker"))
@@ -110,7 +110,7 @@ func certificatesRenewed(p place) {
 		}
 	}
 
-	// The first day: everyone trusts it.
+	// On the first day, all processes and proxies begin to trust the new CA.
 	young := next.become(p, 0)
 	each("its keys are accepted", func(ip string) error {
 		if _, err := p.pick(ip+":9002", next.pickKey(p.Namespace+"/gw")); status.Code(err) == codes.Unauthenticated {
@@ -131,7 +131,7 @@ func certificatesRenewed(p place) {
 		return err
 	})
 
-	// That afternoon: proxies receive its keys.
+	// In the afternoon, proxies receive its keys.
 	next.become(p, 13*time.Hour)
 	token := p.token(fleet, "penstock.dev")
 	each("proxies receive its keys", func(ip string) error {
@@ -143,7 +143,7 @@ func certificatesRenewed(p place) {
 		return err
 	})
 
-	// The second day: it signs.
+	// On the second day, it signs.
 	old := next.become(p, 25*time.Hour)
 	each("its certificate is served", func(ip string) error {
 		pool := x509.NewCertPool()
@@ -164,7 +164,7 @@ func certificatesRenewed(p place) {
 			p.Errorf("process %s was started %d times, want once, and the same two processes", pod.Name, n+1)
 		}
 	}
-	// A new Gateway is programmed too: the processes exchange ACKs with certificates of the new CA.
+	// A new Gateway is programmed, too: the processes exchange ACKs by certificates of the new CA.
 	p.apply(strings.ReplaceAll(plainGateway, "name: gw", "name: later"))
 	p.programmed("later")
 }

@@ -20,7 +20,7 @@ func (p place) kill(pod corev1.Pod) {
 	}
 }
 
-// Each process of Penstock can be killed. No request is lost, changes take effect, and statuses are
+// Any process of Penstock may be killed. No request is lost, changes take effect, and statuses are
 // written.
 func leaderKilled(p place) {
 	p.apply(strings.Replace(chat+plainGateway, "replicas: 1", "replicas: 2", 1))
@@ -29,7 +29,7 @@ func leaderKilled(p place) {
 	pods := p.processes()
 	for i, pod := range pods {
 		p.kill(pod)
-		if i == 0 { // the leader's node is gone too, so the other process must lead
+		if i == 0 { // the leader's node is gone too, so that the other process must lead
 			zero := int64(0)
 			if err := p.CoreV1().Pods(system).Delete(p.Context(), pod.Name,
 				metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {

@@ -20,19 +20,18 @@ import (
 var soaking = flag.Duration("soak", 0,
 	"repeat the faults so long, and measure whether a process of Penstock grows; 0: each fault once")
 
-// changing is the time between two faults of a soak, in which changes take effect one after the
-// other.
+// changing is the time between two faults of a soak, in which changes take effect one after
+// another.
 const changing = 30 * time.Second
 
-// settling is the time in which a process grows after its start: until the ring with its last picks
-// is full.
+// settling is how long a process grows after its start, until its ring of last picks is full.
 const settling = 5 * time.Minute
 
-// restarting is the time after which the kubelet restarts a container that ended at once without a
+// restarting is how long a container must have run for the kubelet to restart it without a
 // back-off.
 const restarting = 10 * time.Minute
 
-// underFaults makes each fault happen under load, which loses no request, and everything recover
+// underFaults injects each fault under load. No request may be lost, and everything must recover
 // within a minute.
 func underFaults(t *testing.T) {
 	s := startSite(newPlace(t))
@@ -45,8 +44,8 @@ func underFaults(t *testing.T) {
 	}
 }
 
-// withstands runs a subtest under load, and waits until everything goes on. Pools fail open while
-// all processes restart.
+// withstands runs a subtest under load, and waits until everything works again. If open is set, all
+// processes restart, so pools fail open.
 func (s *site) withstands(name string, open bool, test func(*site)) {
 	all := s.T
 	all.Run(name, func(t *testing.T) {
@@ -54,7 +53,7 @@ func (s *site) withstands(name string, open bool, test func(*site)) {
 		defer func() { s.T = all }()
 		if open {
 			s.apply(failOpen)
-			s.goesOn() // requests go on with the fault
+			s.goesOn() // requests continue during the fault
 			defer func() {
 				s.apply(strings.ReplaceAll(failOpen, "FailOpen", "FailClose"))
 			}()
@@ -71,7 +70,7 @@ const failOpen = "apiVersion: penstock.dev/v1alpha1\nkind: PoolPolicy\nmetadata:
 	"{name: chat}, picker: {failureMode: FailOpen}}\n"
 
 // soak repeats the faults until its time is over, with changes between them. In the second half,
-// one process is sampled and no fault ends it.
+// one process is sampled, and no fault ends it.
 func (s *site) soak() {
 	began, counts := time.Now(), map[string]int{}
 	half := began.Add(*soaking / 2)
@@ -121,7 +120,7 @@ func (s *site) soak() {
 	s.report(samples)
 }
 
-// report prints the growth of the sampled process. It must not exceed its limits.
+// report prints the growth of the sampled process, which must be within its limits.
 func (s *site) report(samples *soak.Samples) {
 	s.Helper()
 	growth, err := samples.Growth()

@@ -40,8 +40,8 @@ spec:
   allowedListeners: {namespaces: {from: Same}}
 `
 
-// Neither a Gateway nor a ListenerSet is Programmed before its proxies have sent their ACKs, even
-// if they are connected to the process that does not write statuses.
+// A Gateway or ListenerSet becomes Programmed only after its proxies have sent their ACKs, even if
+// they are connected to a process that does not write statuses.
 func programmedAfterACKs(p place) {
 	p.apply(chat + attached)
 	follower := p.processes()[1].Status.PodIP + ":18000"
@@ -134,7 +134,7 @@ func unacknowledged(conditions []metav1.Condition) error {
 	return errors.New("there is no condition Programmed")
 }
 
-// The condition of the object at fault quotes Envoy's NACK, and everything else serves.
+// The condition of the object at fault quotes Envoy's NACK, and all others serve.
 func nackInStatus(p place) {
 	p.apply(chat + plainGateway + `
 ---
@@ -193,7 +193,7 @@ spec:
 	programmed(metav1.ConditionTrue, "")
 }
 
-// A NACK at the process that does not write statuses reaches them too. It leaves them when the
+// A NACK at a process that does not write statuses also reaches the status. It disappears when the
 // proxy accepts the resource.
 func nackReachesLeader(p place) {
 	p.apply(chat + attached)

@@ -20,8 +20,8 @@ func (p place) reviews() (n int) {
 	return n
 }
 
-// A pod that sends self-made tokens does not load the API server, and a proxy's token counts
-// meanwhile.
+// A pod that sends forged tokens does not load the API server, and proxies' tokens are still
+// accepted.
 func junkTokens(p place) {
 	p.apply(chat + plainGateway)
 	p.programmed("gw")

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// chat is a Service and an InferencePool of the same simulated servers, and an HTTPRoute to both,
-// for a Gateway named gw.
+// chat is a Service and an InferencePool of the same simulated servers, and an HTTPRoute of Gateway
+// gw to both.
 const chat = `
 apiVersion: apps/v1
 kind: Deployment
@@ -64,10 +64,10 @@ spec:
   - backendRefs: [{name: chat, port: 80}]
 `
 
-// prompt requests a few words of an answer, one a second from servers as slow as the ones above.
+// prompt requests an answer of some words, which these slow servers send at one a second.
 const prompt = `{"model": "sim-model", "max_tokens": %d, "stream": %t, "messages": [{"role": "user", "content": "one two three four five six seven eight nine ten"}]}`
 
-// fetch makes one request and reads its whole response, which must be 200. fresh means a new
+// fetch makes a request and reads its whole response, which must be 200. fresh means a new
 // connection.
 func fetch(ctx context.Context, method, url, body string, fresh bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
@@ -100,8 +100,8 @@ type traffic struct {
 }
 
 // load sends requests until end: to the Service (/health) and to the pool (/v1/models, which the
-// picker answers, and embeddings, which need a pick), on new and on persistent connections, and one
-// streamed answer after the other. With paths, it sends only requests to them.
+// picker answers, and embeddings, which need a pick), on new and on persistent connections, and
+// streamed answers in sequence. If paths are given, it sends requests only to them.
 func (p place) load(address string, paths ...string) *traffic {
 	p.Helper()
 	words := len(paths) == 0
@@ -151,7 +151,7 @@ func (p place) load(address string, paths ...string) *traffic {
 	return t
 }
 
-// end ends the load. Every request must have been answered.
+// end ends the load. All requests must have been answered.
 func (p place) end(t *traffic) {
 	p.Helper()
 	t.stop()

@@ -9,7 +9,8 @@ import (
 
 const model = "llama"
 
-// penstock sim counts a word as one token. With its space a word has four or five characters.
+// vocabulary has words that penstock sim counts as one token each. With its space a word has four
+// or five characters.
 var vocabulary = func() (words []string) {
 	const consonants, vowels = "bdfgklmnprstvz", "aeiou"
 	for _, a := range consonants {

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// One of two instances of Penstock is compared with the other.
+	// A second instance of Penstock shows the noise of a comparison.
 	penstockName = "Penstock"
 	secondName   = "Penstock again"
 	smgName      = "smg"
@@ -17,19 +17,19 @@ const (
 
 type contender struct {
 	name string
-	// command is the program and its arguments; empty: penstock up. {workers} stands for the URLs
-	// of the servers as separate words, and {commas} for these URLs joined by commas. The router
-	// serves at {port}; {port2} is another free port. {config} is the path of a file with the text
-	// of config.
+	// command is the program with its arguments; empty: penstock up. {port} is where the router
+	// must serve, and {port2} another free port. {workers} stands for the URLs of the servers as
+	// separate words, {commas} for these URLs joined by commas, and {config} for the path of a file
+	// with the text of config.
 	command []string
-	config  func(port int, servers []int) string // returns the text of the file {config}, or the objects of penstock up
+	config  func(port int, servers []int) string // text of {config}, or objects of penstock up
 	env     []string
 }
 
-// rivals are routers of Python's packages. The field best has the settings that their documentation
-// recommends for prefix caches: https://docs.sglang.io/advanced_features/sgl_model_gateway.html,
-// and smg's docs/getting-started/load-balancing.md (lower thresholds for bursts). Their default
-// strategy is cache_aware.
+// rivals are routers in Python packages. best are the settings that their documentation recommends
+// for prefix caches: https://docs.sglang.io/advanced_features/sgl_model_gateway.html, and smg's
+// docs/getting-started/load-balancing.md (lower thresholds for bursts). Their default strategy is
+// cache_aware.
 var rivals = []struct {
 	name, pkg string
 	best      []string
@@ -52,7 +52,7 @@ const (
 )
 
 // contenders returns Penstock twice, the installed rivals, and own: the user's rivals
-// (NAME=command). The result missing has a line for each rival that is not installed.
+// (NAME=command). missing has a line for each rival that is not installed.
 func contenders(folder string, by setting, own []string) (all []contender, missing []string, err error) {
 	all = []contender{{name: penstockName, config: pool}, {name: secondName, config: pool}}
 	folder = filepath.Join(folder, ourFolder)
@@ -205,8 +205,8 @@ const (
 	liteLLMName = "LiteLLM"
 )
 
-// parts returns the contenders of which only the overhead is measured. The external processor at
-// the port in echo receives each body. The result missing has a line if LiteLLM is not installed.
+// parts returns contenders of which only the overhead is measured. One sends each body to the
+// external processor at port echo. missing has a line if LiteLLM is not installed.
 func parts(envoy, folder string, echo int) (all []contender, missing []string) {
 	command := []string{envoy, "-c", "{config}", "--log-level", "error", "--use-dynamic-base-id"}
 	all = []contender{
@@ -229,7 +229,8 @@ func parts(envoy, folder string, echo int) (all []contender, missing []string) {
 	}), nil
 }
 
-// If echo is not 0, the Envoy first calls the external processor at that port.
+// plainEnvoy is an Envoy without Penstock. It first calls the external processor at port echo; 0:
+// none.
 func plainEnvoy(echo int) func(port int, servers []int) string {
 	return func(port int, servers []int) string {
 		var endpoints []string

@@ -9,8 +9,8 @@
 //   - The first fifth of the requests fills the caches. The first tenth of the traffic does not
 //     count, because queues are short. The rest has 32 slices. An interval is the middle 95 % of
 //     1,000 ratios of slices drawn with replacement.
-//   - A second Penstock is a contender, too. A rival's ratio that is closer to 1 than the interval
-//     of the two Penstocks is printed as equal.
+//   - A second Penstock is a contender, too. A rival counts as equal if its ratio is closer to 1
+//     than the interval of the two Penstocks.
 //
 // conformance/tools/rivals pins the rivals. Tests: cd conformance && go test ./rivals. They need
 // Envoy, and no rival.

@@ -6,8 +6,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/bench/picks"
 )
 
-// serveEcho serves an external processor of least cost until the function stop is called. Its CPU
-// time is in no figure.
+// serveEcho serves the cheapest possible external processor until stop is called. No figure has its
+// CPU time.
 func serveEcho() (port int, stop func(), err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -91,7 +91,7 @@ func (p *programs) launch(ctx context.Context, f *fleet, n int, speed []string) 
 	return f.ready(ctx)
 }
 
-// startNice gives all contenders the same priority, below the load generator, which must be on
+// startNice gives all contenders the same priority, below the load generator's, which must be on
 // time.
 func startNice(name, log string, env, command []string) (*process.Process, error) {
 	return process.Start(name, log, "nice", env, append([]string{"-n", "10"}, command...)...)
@@ -104,7 +104,8 @@ func fileName(r rune) rune {
 	return '_'
 }
 
-// A router that hides the servers' names needs only one answer.
+// ready waits until each server has answered; a router that hides the servers' names needs only one
+// answer.
 func (f *fleet) ready(ctx context.Context) error {
 	var lock sync.Mutex
 	served, round := map[string]bool{}, uint64(0)
@@ -118,7 +119,7 @@ func (f *fleet) ready(ctx context.Context) error {
 		errs := make([]error, 2*len(f.names))
 		var all sync.WaitGroup
 		for i := range errs {
-			// No prompt of a workload begins like the prompts of these requests.
+			// This prompt begins like none of a workload.
 			r := request{input: 2, output: 1, blocks: []uint64{1<<40 | round<<8 | uint64(i)}}
 			all.Go(func() {
 				s := complete(ctx, f.client, f.url, r.body(), r.output)

@@ -23,8 +23,8 @@ const overheadName = "overhead"
 
 const directName = "direct"
 
-// Requests go one after the other. In each round every router gets the same number of requests, so
-// that noise affects all equally.
+// overheads are sizes of requests, which are sent one after another. In each round every router
+// gets the same number of requests, so that noise affects all equally.
 var overheads = []struct {
 	name   string
 	bytes  int
@@ -42,7 +42,7 @@ const (
 type added struct {
 	size, router string
 	p50, p99     ratio         // seconds above a server without a router; for directName the times themselves
-	control, cpu time.Duration // CPU time for one request: of the router's first process, and of all its processes
+	control, cpu time.Duration // CPU time of a request: in the router's first process, in all processes
 	rate         float64       // largest rate in requests a second; 0: not measured
 	overSMG      *ratio        // ratio of p50 to smg's p50; nil for rivals, or without smg
 }
@@ -56,7 +56,7 @@ type target struct {
 	rates        []float64
 }
 
-// overhead measures the time that each contender adds to a request whose server answers at once.
+// overhead measures how much time each contender adds to a request whose server answers at once.
 // The error names contenders that did not start.
 func overhead(ctx context.Context, penstock, envoy string, all []contender) ([]added, error) {
 	folder, err := os.MkdirTemp("", "rivals")
@@ -105,7 +105,7 @@ func overhead(ctx context.Context, penstock, envoy string, all []contender) ([]a
 			}
 		}
 	}
-	for i, t := range targets { // out begins with the first size, whose requests are small
+	for i, t := range targets { // out begins with the small requests
 		out[i].rate = quantile(0.5)(t.rates)
 	}
 	return out, errors.Join(failures...)
@@ -178,8 +178,7 @@ func ask(ctx context.Context, client *http.Client, url string, body []byte) erro
 	return errors.Join(err, resp.Body.Close())
 }
 
-// above subtracts quantile q of the times without a router from quantile q of the times with a
-// router.
+// above subtracts quantile q of the times without a router from quantile q of the times with it.
 func above(direct, router series, q float64) ratio {
 	at := quantile(q)
 	return resampled(len(router), func(drawn []int) float64 {
@@ -187,7 +186,7 @@ func above(direct, router series, q float64) ratio {
 	})
 }
 
-// targets[0] is a server without a router.
+// addedOf requires that targets[0] is a server without a router.
 func addedOf(size string, targets []target) (out []added) {
 	direct := targets[0].times
 	none := make(series, len(direct))

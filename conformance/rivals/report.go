@@ -22,7 +22,7 @@ var measures = []measure{
 	{"mean time to the end", mean, func(o *outcome) series { return o.end }},
 }
 
-// p90 is the index of TTFT p90 in measures. Only figures of this measure have limits.
+// p90 is the index of TTFT p90 in measures, the only measure with limits.
 const p90 = 1
 
 func (m *measure) value(o *outcome) float64 { return m.stat(slices.Concat(m.from(o)...)) }
@@ -32,7 +32,7 @@ type comparison struct {
 	ratios map[string][]ratio // compared contenders only
 }
 
-// A void workload has no ratios.
+// compareAll compares Penstock with all other contenders. A void workload gets no ratios.
 func compareAll(p *played) comparison {
 	c := comparison{played: p, ratios: map[string][]ratio{}}
 	if p.void() || !p.outcomes[0].compared() {
@@ -99,8 +99,8 @@ func (c *comparison) print(to io.Writer) {
 	}
 }
 
-// factor returns the simulated ratio of TTFT p90 divided by the real processes' ratio. It is 1 if
-// the simulation re-states a rival exactly.
+// factor returns the simulated ratio of TTFT p90, divided by the real one. It is 1 if the
+// simulation re-states a rival exactly.
 func (c *comparison) factor(rival string) (float64, bool) {
 	r, ok := c.ratios[rival]
 	if !ok || c.simulated[rival] == 0 {
@@ -150,7 +150,7 @@ func figures(all []comparison, by scenario) (out []figure) {
 			noise = max(noise, again[p90].noise())
 		}
 		for k := range measures {
-			most := 0.0 // Penstock over the best rival is the largest ratio
+			most := 0.0 // the largest ratio is Penstock over the best rival
 			for i := 1; i < len(c.outcomes); i++ {
 				name := c.outcomes[i].name
 				if r := c.ratios[name]; r != nil && name != secondName {

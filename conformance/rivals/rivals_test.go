@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// TestRivals_PenstockBesideItself runs the whole comparison for some seconds: real processes, a
-// real Envoy, and no rival.
+// TestRivals_PenstockBesideItself runs the whole comparison for some seconds, with real processes,
+// a real Envoy, and no rival.
 func TestRivals_PenstockBesideItself(t *testing.T) {
 	penstock, err := process.Penstock(t.Context(), t.TempDir())
 	if err != nil {
@@ -68,7 +68,7 @@ func TestRivals_PenstockBesideItself(t *testing.T) {
 	if p.late == 0 {
 		t.Error("no lateness was recorded")
 	}
-	p.late = 0 // this machine may be busy
+	p.late = 0 // ignores a busy machine
 	c := compareAll(p)
 	var table, lines bytes.Buffer
 	c.print(&table)

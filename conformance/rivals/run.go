@@ -24,7 +24,7 @@ type outcome struct {
 	samples       []sample // by request
 	failed        int
 	first         error
-	input, cached int // tokens of all prompts
+	input, cached int // in the prompts, in tokens
 	ttft, end     series
 	cpu           time.Duration // CPU time of the router for one request; 0: unknown
 }
@@ -51,11 +51,11 @@ func (s scenario) suffix() string {
 type played struct {
 	workload
 	outcomes  []outcome
-	late      time.Duration // 99th percentile
+	late      time.Duration // the 99th percentile of lateness
 	simulated map[string]float64
 }
 
-// The caches fill during warm*lasts. The rest of lasts is traffic.
+// run plays a workload. For warm*lasts, requests fill the caches. The rest is traffic.
 func run(ctx context.Context, penstock, envoy string, w workload, all []contender, load float64, lasts time.Duration,
 ) (*played, error) {
 	requests, err := w.plan(load, serversOfFleet, lasts)
@@ -93,7 +93,7 @@ func run(ctx context.Context, penstock, envoy string, w workload, all []contende
 	}
 	filled.Wait()
 	lasts -= time.Duration(warm * float64(lasts))
-	traffic, cancel := context.WithTimeout(ctx, lasts+drain) // a request that this timeout cuts has failed
+	traffic, cancel := context.WithTimeout(ctx, lasts+drain) // a request that this timeout ends has failed
 	defer cancel()
 	for i, f := range fleets {
 		_, used := cpu(f.router.PID())

@@ -15,7 +15,7 @@ type departure struct {
 
 const stagger = 5 * time.Millisecond
 
-// The order of contenders rotates with each request.
+// departures rotates the order of contenders with each request.
 func departures(requests []request, contenders int) []departure {
 	var all []departure
 	for i, r := range requests {
@@ -29,9 +29,8 @@ func departures(requests []request, contenders int) []departure {
 
 type sending func(ctx context.Context, late time.Duration)
 
-// play calls the function prepare before a departure's time. At this time a goroutine calls the
-// function that prepare returned, even if earlier requests have no answer. Its parameter late is
-// the delay.
+// play calls prepare before each departure. At its time, a goroutine calls the prepared function,
+// even if earlier requests are unanswered. late is the actual delay.
 func play(ctx context.Context, all []departure, prepare func(departure) sending) {
 	var sent sync.WaitGroup
 	defer sent.Wait()

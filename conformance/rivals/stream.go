@@ -40,7 +40,7 @@ func post(ctx context.Context, client *http.Client, url string, body []byte) (*h
 	return resp, err
 }
 
-// complete sends one request. An answer must have the given number of tokens.
+// complete sends one request. Its answer must have the given number of tokens.
 func complete(ctx context.Context, client *http.Client, url string, body []byte, tokens int) (s sample) {
 	begin := time.Now()
 	s.err = func() error {
@@ -58,7 +58,7 @@ func complete(ctx context.Context, client *http.Client, url string, body []byte,
 	return s
 }
 
-// These bytes begin JSON fields of events. The answer begins with the first event that has content.
+// The beginnings of JSON fields in events. The answer begins with the first event that has content.
 // One of the last events has the usage.
 var (
 	content = []byte(`"content":"`)

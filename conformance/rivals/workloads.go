@@ -15,27 +15,24 @@ import (
 type request struct {
 	at            time.Duration
 	input, output int // tokens
-	// blocks are the numbers of the prompt's blocks of simulation.BlockTokens tokens. Prompts whose
-	// first numbers are equal share a prefix.
+	// blocks are the numbers of the prompt's blocks, of simulation.BlockTokens tokens each. Prompts
+	// share a prefix as long as their first numbers are equal.
 	blocks []uint64
 }
 
 type workload struct {
 	name, about string
 	full        float64 // 100 % load of one server that reads 8,000 tokens a second, in requests a second
-	// slow is the factor by which servers and arrivals are slower than in the simulation, so that
-	// two cores suffice for all contenders.
+	// slow slows servers and arrivals by a factor, so that two cores suffice for all contenders.
 	slow float64
-	// thin divides the number of prefixes and the size of each server's cache, so that caches fill
-	// in less time.
+	// thin divides the number of prefixes and the size of caches, so that caches fill sooner.
 	thin int
-	// The function draw returns the requests that arrive during lasts at a rate, before slow and
-	// thin apply.
+	// draw returns the requests that arrive during lasts at a rate, without slow and thin.
 	draw func(rate float64, lasts time.Duration) ([]request, error)
 }
 
-// The full load of one server is fullLoad of conformance/bench divided by its 8 servers. For the
-// workload uniform, it is 95 % of the rate that a server can read.
+// workloads takes the full load of one server from conformance/bench: fullLoad divided by its 8
+// servers. For uniform it is 95 % of the rate that a server can read.
 func workloads(traces string) []workload {
 	generated := func(name string, full, slow float64, thin int) workload {
 		w := workload{name: name, full: full, slow: slow, thin: thin}

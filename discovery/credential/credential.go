@@ -18,15 +18,15 @@ const hidden = "redacted"
 func Redacted(n int) string { return fmt.Sprintf("redacted: %d bytes", n) }
 
 // Named reports whether a header, query parameter or annotation of this name holds a credential. It
-// splits camel case and any separators. Names of tokenizers, of authors and of counts of tokens do
-// not match.
+// splits the name at camel case and separators. Names of tokenizers, of authors and of token counts
+// do not match.
 func Named(name string) bool {
 	name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
 	if containsAny(name, "token", "author") {
 		name = harmless.ReplaceAllString(name, "")
 	}
 	for _, part := range parts {
-		// all clients receive set-cookie
+		// set-cookie is no secret: any client receives it
 		if strings.Contains(name, part) && name != ":authority" && name != "set-cookie" {
 			return true
 		}
@@ -64,14 +64,14 @@ var (
 	signed    = regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]*)*`)
 )
 
-// prefixed matches keys that begin with the prefix of their issuer. Names of models and Kubernetes
-// objects do not match: they have no underscore after hf, and no part of this length after sk.
+// prefixed matches keys with their issuer's prefix. Names of models and Kubernetes objects do not
+// match: they have no underscore after hf, and no long part after sk.
 var prefixed = regexp.MustCompile(`\b(?:(?:hf|gsk|gh[a-z]|github_pat|sk)_[A-Za-z0-9_-]{16,}` +
 	`|(?:glpat|xoxb|xoxp|nvapi)[-_][A-Za-z0-9_-]{16,}` +
 	`|sk-lf-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}` +
 	`|sk-(?:[A-Za-z0-9_]*-)*[A-Za-z0-9_]{20,}[A-Za-z0-9_-]*)`)
 
-// Text hides the credentials that it recognizes by their form: private keys in PEM, the userinfo of
+// Text hides credentials that it recognizes by their form: private keys in PEM, the userinfo of
 // URLs, query parameters that are Named, credentials after a scheme of Authorization, JSON web
 // tokens, and keys with the prefixes of known issuers.
 func Text(s string) string {
@@ -153,7 +153,7 @@ func isUser(s string) bool {
 	return err == nil && strings.Contains(string(decoded), ":")
 }
 
-// digest follows the @ in the name of a container image. That @ does not end a userinfo.
+// digest follows the @ in the name of a container image. This @ does not end a userinfo.
 const digest = "sha256:"
 
 func withoutUserinfo(s string) string {
@@ -185,7 +185,7 @@ func isWord(s string) bool {
 	})
 }
 
-// ifRandom hides a text that contains a digit: words of a sentence contain none.
+// ifRandom hides a text that contains a digit, because words of a sentence contain none.
 func ifRandom(s string) string {
 	if strings.ContainsAny(s, "0123456789") {
 		return hidden

@@ -2,7 +2,7 @@
 // unresponsive mount, an endless FIFO or a file of /proc that waits for events does not block the
 // process.
 //
-// Invariants: a caller waits for no operation longer than Timeout. Then the operation is abandoned
-// with its goroutine. Until the operation returns, every operation at or below its path fails at
-// once. At most maxHung operations are abandoned at a time.
+// Invariants: a caller waits for no operation longer than Timeout. A longer operation is abandoned
+// with its goroutine. Until it returns, operations at or below its path fail at once. At most
+// maxHung operations are abandoned at a time.
 package filesystem

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// Timeout bounds one operation: a network file system may not answer at all.
+	// Timeout bounds one operation, because a network file system may not answer.
 	Timeout = 3 * time.Second
 	// StuckAfter is how long an operation may hang before Stuck reports its path.
 	StuckAfter = 30 * time.Second
@@ -180,8 +180,8 @@ func naming(path string, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// ReadRegular reads an ordinary file of up to most bytes. Unlike a read of a pipe, it does not wait
-// for a writer. An unresponsive file system blocks it, so callers use Do.
+// ReadRegular reads an ordinary file of up to most bytes. It rejects a pipe, which would wait for a
+// writer. An unresponsive file system blocks it, so callers use Do.
 func ReadRegular(path string, most int) ([]byte, error) {
 	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// Anything but an ordinary file is an immediate error that names the path.
+// For a file that is not ordinary, the error comes at once and names the path.
 func TestDisk_WhatNeverEndsIsAnError(t *testing.T) {
 	dir := t.TempDir()
 	fifo, large := filepath.Join(dir, "fifo"), filepath.Join(dir, "large")
@@ -47,7 +47,7 @@ func TestDisk_WhatNeverEndsIsAnError(t *testing.T) {
 	}
 }
 
-// A hanging operation costs its timeout once, is reported, and is forgotten once it returns.
+// A hanging operation costs its timeout only once. It is reported, and forgotten when it returns.
 func TestDisk_HungOperationIsLeftBehindAndNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d filesystem.Disk

@@ -7,8 +7,8 @@ const (
 	formerTime  = time.Hour
 )
 
-// former holds the last addresses of unused names. A route that uses one of these names again does
-// not wait for the DNS server.
+// former holds the last addresses of unused names. A route that uses such a name again need not
+// wait for the DNS server.
 type former map[string]formerAnswer
 
 type formerAnswer struct {

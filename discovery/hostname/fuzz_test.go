@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// FuzzState_OnlyAddressesAreRestored: a damaged file restores nothing; a good one, every valid
-// address and no other text.
+// FuzzState_OnlyAddressesAreRestored checks that a damaged file restores nothing, and a valid file
+// exactly its valid addresses.
 func FuzzState_OnlyAddressesAreRestored(f *testing.F) {
 	for _, s := range []string{
 		``, `{}`, `null`, `[]`, `{"a.example.com":["10.0.0.1","2001:db8::1"]}`, `{"a":["10.0.0.1"]`, `{"a":"10.0.0.1"}`,

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// guardedLookup turns a panic into an answer with a problem, so that the name keeps its last
-// addresses.
+// guardedLookup turns a panic into a failed lookup: the name keeps its last addresses.
 func (r *Resolver) guardedLookup(ctx context.Context, text string, timeout time.Duration) (a answer) {
 	defer func() {
 		if v := recover(); v != nil {

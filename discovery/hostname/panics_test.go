@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// buggy panics for one name for some lookups.
+// buggy panics in the first lookups of one name.
 type buggy struct{ left atomic.Int32 }
 
 func (b *buggy) LookupNetIP(_ context.Context, _, name string) ([]netip.Addr, error) {
@@ -39,7 +39,7 @@ func TestPanic_OfALookupLeavesOtherNamesTheirs(t *testing.T) {
 		}
 		run(t, r)
 		want(t, r, []string{"bug.example", "good.example"}, nil)
-		time.Sleep(1500 * time.Millisecond) // of the bubble: failures are stored each second
+		time.Sleep(1500 * time.Millisecond) // failures are stored each second
 		if h := host(s, "good.example"); h == nil || len(h.Addresses) != 1 {
 			t.Errorf("the other name is %+v, want one address", h)
 		}

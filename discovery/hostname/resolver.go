@@ -36,8 +36,8 @@ type Config struct {
 	// Retry is the delay after a name's first failed lookup; it doubles with each further failure.
 	// Default 2 s.
 	Retry time.Duration
-	// First is the timeout of a lookup of a name that is not failing; default 500 ms. After this
-	// timeout, the name is looked up again with Timeout (default 5 s), as one of the failing names.
+	// First is the timeout of a lookup (default 500 ms). A name that exceeds it becomes a failing
+	// name, whose lookups have Timeout (default 5 s).
 	First, Timeout time.Duration
 	// StateDir persists the last good addresses. If empty, nothing is persisted.
 	StateDir string
@@ -54,7 +54,7 @@ type Resolver struct {
 	mu       sync.Mutex // guards the fields below, and is held while Hosts change
 	names    map[string]*name
 	schedule *schedule
-	pending  int // used names without an address whose first lookup has not ended
+	pending  int // used names without an address and without a finished lookup
 	progress chan struct{}
 
 	restored map[string][]string
@@ -146,8 +146,8 @@ func (r *Resolver) Want(names, gone []string) error {
 	return r.apply(ops)
 }
 
-// Settle waits until every used name has an answer, no answer has arrived for the time quiet, or
-// the time longest has passed. Then it removes the restored addresses of unused names.
+// Settle waits until every used name has an answer, until no answer has arrived for the duration
+// quiet, or until longest has passed. Then it removes the restored addresses of unused names.
 func (r *Resolver) Settle(ctx context.Context, quiet, longest time.Duration) error {
 	end := time.NewTimer(longest)
 	defer end.Stop()
@@ -174,7 +174,7 @@ func (r *Resolver) Settle(ctx context.Context, quiet, longest time.Duration) err
 	return r.removeUnused()
 }
 
-// mu is held.
+// The caller holds mu.
 func (r *Resolver) settle(n *name) {
 	if !n.pending {
 		return
@@ -233,7 +233,7 @@ func (r *Resolver) turn(ctx context.Context, group *errgroup.Group, answers chan
 		r.persist()
 	case a := <-answers:
 		good = r.sort(a, answers, failures)
-		failures.begin() // so that the function turn soon calls persist
+		failures.begin() // makes turn call persist soon
 	}
 	if err := r.save(good); err != nil {
 		return 0, err
@@ -258,7 +258,7 @@ func (r *Resolver) sort(first answer, more <-chan answer, failures *batch) (good
 				good = append(good, a)
 			case a.late && !retry:
 				n.slow, n.due = true, time.Now()
-				if n.pending { // a name with an answer keeps it: the server may be slow
+				if n.pending { // a name with addresses keeps them, because its server may be slow
 					failures.add(a)
 				}
 			default:
@@ -267,7 +267,7 @@ func (r *Resolver) sort(first answer, more <-chan answer, failures *batch) (good
 				failures.add(a)
 			}
 			r.schedule.add(n)
-			if a.problem != "" { // save settles the other names, once it has stored their answers
+			if a.problem != "" { // other names are settled by save, once it has stored their answers
 				r.settle(n)
 			}
 		}

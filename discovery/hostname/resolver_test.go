@@ -165,7 +165,7 @@ func TestHostname_RestoredAddressesPrecedeTheFirstAnswer(t *testing.T) {
 	}
 	want(t, r, []string{"gpu"}, nil)
 	run(t, r)
-	if err := r.Settle(t.Context(), time.Hour, time.Hour); err != nil { // a name with a last answer is not waited for
+	if err := r.Settle(t.Context(), time.Hour, time.Hour); err != nil { // returns at once: the name has a last answer
 		t.Fatal(err)
 	}
 	if h := host(s, "gpu"); h == nil || !slices.Equal(h.Addresses, []string{"192.0.2.1"}) {
@@ -202,7 +202,7 @@ func TestHostname_NewAddressIsFoundAndUnusedNameIsRemoved(t *testing.T) {
 	}
 }
 
-// A route returns to a name while the DNS server is unreachable, with and without a restart in
+// A route uses a name again while the DNS server is unreachable, with and without a restart in
 // between.
 func TestHostname_NameThatIsUsedAgainHasItsLastAddresses(t *testing.T) {
 	dir := t.TempDir()
@@ -260,7 +260,7 @@ func (silent) LookupNetIP(ctx context.Context, _, _ string) ([]netip.Addr, error
 	return nil, ctx.Err()
 }
 
-// partly drops queries for names that begin with "dead", and answers others late.
+// partly drops queries for names that begin with "dead". It answers others late.
 type partly struct{ after time.Duration }
 
 func (p partly) LookupNetIP(ctx context.Context, _, name string) ([]netip.Addr, error) {
@@ -290,7 +290,7 @@ func TestHostname_DeadNamesDelayNoOther(t *testing.T) {
 			dead = append(dead, fmt.Sprint("dead", i))
 		}
 		want(t, r, dead, nil)
-		time.Sleep(time.Minute) // of the test's own clock: all have failed, and are retried
+		time.Sleep(time.Minute) // by then all have failed and are retried
 		begin := time.Now()
 		want(t, r, []string{"alive"}, nil)
 		poll.Until(t, "the name has addresses", func() bool { return host(s, "alive") != nil })
@@ -303,7 +303,7 @@ func TestHostname_DeadNamesDelayNoOther(t *testing.T) {
 	})
 }
 
-// A name that exceeds the first timeout is looked up again with the long one, before names that
+// A name that exceeds the first timeout is looked up again with the long timeout, before names that
 // have failed more often.
 func TestHostname_SlowServerGetsASecondTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -395,7 +395,7 @@ func TestHostname_ProcessesHaveOneAnswer(t *testing.T) {
 		want(t, two, []string{"gpu"}, nil)
 		time.Sleep(time.Second)
 		first.set("gpu", "192.0.2.2")
-		second.set("gpu") // the server of the second one fails
+		second.set("gpu") // the second process's DNS server fails
 		time.Sleep(time.Minute)
 		if h := host(s, "gpu"); h == nil || !slices.Equal(h.Addresses, []string{"192.0.2.2"}) || h.Error == "" {
 			t.Errorf(

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// reportEvery is the interval between commits of failed lookups, and between writes of the state
-// file, because thousands of names may fail at once.
+// reportEvery groups failed lookups into one commit, and changes into one write of the state file,
+// because thousands of names may fail at once.
 const reportEvery = time.Second
 
 const mostLogged = 8
@@ -116,7 +116,8 @@ func (r *Resolver) save(answers []answer) error {
 	return nil
 }
 
-// Learn stores the addresses of a used name that another process has just looked up (see OnChange).
+// Learn stores addresses that another process has just looked up (OnChange), if the name is used
+// here.
 func (r *Resolver) Learn(text string, addresses []string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -19,7 +19,7 @@ type name struct {
 	due      time.Time
 	gone     bool
 	pending  bool
-	slow     bool // the last lookup exceeded Config.First; the next lookup has Config.Timeout
+	slow     bool // the last lookup exceeded Config.First, so the next one has Config.Timeout
 	failures int
 	in       *queue
 	at       int
@@ -30,8 +30,8 @@ func (n *name) failing() bool { return n.slow || n.failures > 0 }
 type schedule struct {
 	sound  queue
 	failed queue
-	// due has the failing names that are due, by number of failures: slow servers come before dead
-	// servers.
+	// due has the failing names whose lookup is due, fewest failures first: slow servers come
+	// before dead ones.
 	due     queue
 	running int
 	retries int
@@ -132,7 +132,8 @@ func (s *schedule) ended(retry bool) {
 	}
 }
 
-// backoff subtracts up to a fifth of the pause, at random, to spread names that failed together.
+// backoff returns the pause after a number of failures. A random part of up to a fifth is
+// subtracted, which spreads names that failed together.
 func backoff(first time.Duration, failures int) time.Duration {
 	pause := first
 	for range failures - 1 {

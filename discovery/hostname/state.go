@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/statefile"
 )
 
-// stateFile persists addresses over restarts, because a DNS server that fails just after a start
-// must not remove them.
+// stateFile persists addresses over restarts. Otherwise a DNS server that fails just after a start
+// would remove them.
 const stateFile = "hosts.json"
 
 type state struct {
@@ -25,7 +25,7 @@ type state struct {
 	addresses map[string][]string
 }
 
-// restore ignores an unreadable file, which the next answers replace.
+// restore ignores an unreadable file. The next answers replace it.
 func restore(stateDir string, log *slog.Logger) state {
 	m := state{addresses: map[string][]string{}}
 	if stateDir == "" {

@@ -25,8 +25,9 @@ const (
 	perObject = 1 << 10
 )
 
-// Budget bounds the memory for objects from several API servers of other operators. Each API server
-// has a Share: at most half of the bytes that the other Shares leave. Safe for concurrent use.
+// Budget bounds the memory for objects of several API servers, which other operators run. Each API
+// server has a Share of at most half of the bytes that the other Shares leave. Safe for concurrent
+// use.
 type Budget struct {
 	bytes int64
 
@@ -80,8 +81,8 @@ func (s *Share) LeftOut() (out []LeftOut) {
 	return out
 }
 
-// Roomy reports whether a new list would leave out fewer objects. Every kind that leaves out
-// objects must need at most half of its bound, including the smallest object that it leaves out.
+// Roomy reports whether a new list would leave out fewer objects. For each kind with objects left
+// out, the smallest of them must fit into half of the kind's bound.
 func (s *Share) Roomy() bool {
 	s.budget.mu.Lock()
 	defer s.budget.mu.Unlock()
@@ -116,7 +117,7 @@ type reader struct {
 	least int64 // bytes of the smallest object that was left out; 0: none was seen
 }
 
-// share.budget.mu is held.
+// The caller holds share.budget.mu.
 func (r *reader) most() int64 {
 	s := r.share
 	return ((s.budget.bytes-(s.budget.used-s.used))/2 - (s.used - r.used)) / 2
@@ -137,7 +138,7 @@ func (r *reader) take(id string, bytes int64) bool {
 	return true
 }
 
-// share.budget.mu is held.
+// The caller holds share.budget.mu.
 func (r *reader) add(bytes int64) {
 	r.used += bytes
 	r.share.used += bytes
@@ -180,8 +181,8 @@ type bounded struct {
 	keep   func(runtime.Object) runtime.Object
 }
 
-// IsWatchListSemanticsUnSupported makes reflectors list by pages, because a watch that begins with
-// all objects has no bound.
+// IsWatchListSemanticsUnSupported makes reflectors list by pages. A watch that begins with all
+// objects could not be bounded.
 func (b *bounded) IsWatchListSemanticsUnSupported() bool { return true }
 
 func (b *bounded) List(o metav1.ListOptions) (runtime.Object, error) {
@@ -198,7 +199,7 @@ func (b *bounded) ListWithContext(ctx context.Context, o metav1.ListOptions) (ru
 	out, have := &internalversion.List{}, map[string]bool{}
 	left, seen, empty, more := 0, 0, 0, false
 	b.reader.begin()
-	// An API server with a watch cache ignores limits for version 0.
+	// For version 0, an API server with a watch cache ignores the limit.
 	o.ResourceVersion, o.ResourceVersionMatch, o.Limit, o.Continue = "", "", pageSize, ""
 	for {
 		page, n, err := b.readPage(ctx, &o, func(obj runtime.Object) {
@@ -207,7 +208,7 @@ func (b *bounded) ListWithContext(ctx context.Context, o metav1.ListOptions) (ru
 				return
 			}
 			if id := idOf(kept); have[id] {
-				return // the list has the name twice; no correct API server does that
+				return // a second object of one name, which no correct API server lists
 			} else if b.reader.take(id, perObject+sizeOf(kept)) {
 				have[id] = true
 				out.Items = append(out.Items, kept)

@@ -26,7 +26,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// endless is an API server whose lists have no end, a page at a time or all at once.
+// endless is an API server whose lists have no end. It sends them in pages, or as a whole.
 func endless(t *testing.T, whole bool) *rest.Config {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -48,7 +48,7 @@ func endless(t *testing.T, whole bool) *rest.Config {
 				_, _ = io.WriteString(w, ",")
 			}
 			if _, err := fmt.Fprintf(w, `{"metadata":{"namespace":"n","name":"s%d"}}`, i); err != nil {
-				return // the client has enough
+				return // the client has read enough
 			}
 		}
 		_, _ = io.WriteString(w, "]}")
@@ -86,7 +86,7 @@ func TestBudget_EndlessListEndsWhereItsShareEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := len(store.Services.All(s.View()))
-	if n == 0 || n > 256 { // a quarter of the budget, at more than 1 KiB each
+	if n == 0 || n > 256 { // a quarter of the budget, with more than 1 KiB for each
 		t.Errorf("%d Services are kept, want 1 to 256", n)
 	}
 	left := share.LeftOut()
@@ -156,7 +156,7 @@ func large(name string, kib int) *corev1.Service {
 
 func TestBudget_WatchedObjectTakesRoomThatAnotherLeft(t *testing.T) {
 	budget := kube.NewBudget(400 << 10)
-	share := budget.Share() // a kind of it has 100 KiB
+	share := budget.Share() // one kind of it gets 100 KiB
 	events, out := bounded(t, share, large("a", 60), large("b", 60))
 	if left := share.LeftOut(); len(left) != 1 || left[0].String() != "1 of 2 services" {
 		t.Fatalf("left out: got %v, want 1 of 2 services", left)
@@ -174,9 +174,9 @@ func TestBudget_WatchedObjectTakesRoomThatAnotherLeft(t *testing.T) {
 	name := func(e watch.Event) string { return string(e.Type) + " " + e.Object.(*corev1.Service).Name }
 	go func() { // ends with its events
 		events.Add(large("c", 60))     // no room
-		events.Modify(large("a", 200)) // grows out of its room
-		events.Add(large("d", 60))     // has its room
-		events.Delete(large("c", 60))  // was not kept
+		events.Modify(large("a", 200)) // does not fit any more
+		events.Add(large("d", 60))     // fits in place of a
+		events.Delete(large("c", 60))  // was left out before
 		events.Delete(large("d", 60))
 	}()
 	for _, want := range []string{"DELETED a", "ADDED d", "DELETED d"} {
@@ -190,7 +190,7 @@ func TestBudget_WatchedObjectTakesRoomThatAnotherLeft(t *testing.T) {
 	}
 	share.Close()
 	events2, out2 := bounded(t, budget.Share())
-	go events2.Add(large("e", 90)) // the closed share has none of it
+	go events2.Add(large("e", 90)) // the closed share has none of its bytes
 	if e := <-out2.ResultChan(); name(e) != "ADDED e" {
 		t.Error(name(e))
 	}
@@ -213,7 +213,7 @@ func TestBudget_AnyNumberOfSharesLeavesRoomForAnother(t *testing.T) {
 	}
 }
 
-// A list with empty pages and a continue token that leads to itself has no end.
+// A list with empty pages, whose continue token leads to itself, would have no end.
 func TestBudget_EmptyPagesWithoutEndAreAnError(t *testing.T) {
 	asked := 0
 	lw := kube.NewBudget(1<<20).Share().Bound("services", &cache.ListWatch{

@@ -82,7 +82,7 @@ type scope struct{ namespace, name string }
 
 type contact interface {
 	answered(error)
-	watching(initial bool) // initial: the watch delivers all objects first
+	watching(initial bool) // initial means that the watch delivers all objects first
 	unwatched()
 }
 
@@ -114,8 +114,7 @@ func listWatch(r *rest.RESTClient, resource string, s scope, c contact) cache.Li
 	}
 }
 
-// observedWatch reports the end of a watch in Stop. A reflector calls Stop as soon as the watch has
-// ended.
+// observedWatch reports the end of a watch: a reflector calls Stop as soon as the watch has ended.
 type observedWatch struct {
 	watch.Interface
 	contact contact

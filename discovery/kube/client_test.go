@@ -6,8 +6,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// client-go's default limit of five requests a second would delay the statuses of a thousand routes
-// by minutes.
+// With client-go's default of five requests a second, the statuses of a thousand routes would take
+// minutes.
 func TestStatusPatch_IsNotRateLimitedByTheClient(t *testing.T) {
 	c, err := newClient(&rest.Config{Host: "http://127.0.0.1:1"}, kinds())
 	if err != nil {

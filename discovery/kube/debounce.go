@@ -54,7 +54,7 @@ func (f *feed) start() error {
 }
 
 func (f *feed) flush() error {
-	// The lock is held during Apply, which keeps the operations of concurrent calls in order.
+	// Holding the lock during Apply keeps the operations of concurrent calls in order.
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.open || len(f.ops) == 0 {

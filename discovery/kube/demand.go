@@ -13,13 +13,12 @@ type reach int
 
 const (
 	whole reach = iota
-	// With parked, every object is watched. Objects that translation reads are in the store; other
-	// objects are kept encoded.
+	// parked watches every object. The store has those that translation reads; others are kept
+	// encoded.
 	parked
-	// namespaces is like parked, but only for namespaces from which translation reads an object.
+	// namespaces is like parked, but only for namespaces of which translation reads an object.
 	namespaces
-	// With named, each object that translation reads is watched by its name, and no other object is
-	// read.
+	// named watches each object that translation reads by its name, and reads no other object.
 	named
 )
 
@@ -42,8 +41,8 @@ func OnDemand() (tables []string) {
 }
 
 // Want adds and removes demands for objects of on-demand tables. It returns a channel for each
-// wanted demand, which closes once the existing objects with the demand's key are read. Flush then
-// puts them into the store.
+// wanted demand. The channel closes once the existing objects with the demand's key are read; Flush
+// then puts them into the store.
 func (s *Source) Want(wanted, unwanted []Demand) (read []<-chan struct{}) {
 	s.occupants.want(occupied(wanted), occupied(unwanted))
 	s.mu.Lock()
@@ -61,9 +60,9 @@ func (s *Source) Want(wanted, unwanted []Demand) (read []<-chan struct{}) {
 	return read
 }
 
-// Keep sets the demands of a reader other than translation. Want does not end them. A demand of an
-// earlier Keep ends only when translation has wanted it and then dropped it. Keep returns channels
-// like Want.
+// Keep sets the demands of a reader other than translation, which Want does not end. A demand that
+// a later Keep omits ends only once translation has wanted and dropped it. The channels are as in
+// Want.
 func (s *Source) Keep(demands []Demand) (read []<-chan struct{}) {
 	kept := map[Demand]bool{}
 	for _, d := range demands {
@@ -75,8 +74,8 @@ func (s *Source) Keep(demands []Demand) (read []<-chan struct{}) {
 	return s.Want(demands, nil)
 }
 
-// Park moves objects of parked kinds out of the store, now and later, unless there is a demand for
-// them. Before Park, every object of these kinds is in the store.
+// Park moves objects of parked kinds without a demand out of the store, now and later. Before Park,
+// every object of these kinds is in the store.
 func (s *Source) Park() {
 	for _, g := range s.gates {
 		g.shut()
@@ -172,9 +171,9 @@ type gate struct {
 
 	mu     sync.Mutex
 	open   bool                // until the first translation has ended, every object is wanted
-	wanted map[string]struct{} // keys of the index kind.gate
+	wanted map[string]struct{} // keys in the index kind.gate
 	packed map[string][]byte
-	group  map[string][]string // groups (kind.group) by id
+	group  map[string][]string // by id: the results of kind.group for the object's keys
 	groups map[string][]string
 }
 
@@ -228,7 +227,7 @@ func (g *gate) delete(id string) {
 	}
 }
 
-// park drops an object without a key, because such an object can never be wanted.
+// park keeps an object encoded. It drops an object without a key, which no demand can want.
 func (g *gate) park(id string, keys []string, obj store.Object) {
 	raw, err := obj.(packed).Marshal()
 	if err != nil || len(keys) == 0 {
@@ -267,8 +266,8 @@ func (g *gate) forget(id string) (inside bool) {
 	return !outside
 }
 
-// shut ends the phase in which every object is wanted. Without that phase, a large cluster would
-// need a second translation.
+// shut ends the phase in which every object is wanted. Without that phase, translation of a large
+// cluster would run twice.
 func (g *gate) shut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -287,7 +286,7 @@ func (g *gate) shut() {
 	}
 }
 
-// g.mu is held.
+// The caller holds g.mu.
 func (g *gate) evict(id string, obj store.Object) {
 	if keys := g.keys(obj); !g.isWanted(keys) {
 		g.forget(id)
@@ -331,7 +330,7 @@ func (g *gate) unwant(key string) {
 	defer g.mu.Unlock()
 	delete(g.wanted, key)
 	if g.feed.flush() != nil {
-		return // feed.run returns the error; the objects only take memory
+		return // feed.run returns the error; the remaining objects only take memory
 	}
 	view := g.store.View()
 	for _, id := range slices.Clone(g.groups[g.kind.group(key)]) { // evict changes the list

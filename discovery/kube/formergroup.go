@@ -22,7 +22,7 @@ type formerGroup struct{ table }
 
 func (formerGroup) Group() string { return inferenceapi.Group }
 
-// During a migration both groups may have an object of the same name. Then the object of today's
+// rivals resolves names that exist in both groups, as during a migration: the object of the current
 // group is used.
 type rivals struct {
 	mu     sync.Mutex

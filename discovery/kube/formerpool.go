@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// Releases up to v1.4 of the inference extension still install the group that InferencePools had
-// before v1.
+// Before v1, InferencePools had another group. Releases of the inference extension up to v1.4 still
+// install it.
 
 func pools() (today, former *kind) {
 	today = backend(custom(store.InferencePools, "inferencepools", "v1"))

@@ -33,7 +33,7 @@ func TestInferencePool_FormerGroupIsRead(t *testing.T) {
 	}
 }
 
-// A cluster that is moved to v1 has both for a while.
+// During a move to v1, a cluster has objects of both groups.
 func TestInferencePool_V1WinsOverTheFormerGroup(t *testing.T) {
 	r := begin(t, func(api *kubetest.Server) {
 		api.Install(inferenceapi.Group, "inferencepools", "v1alpha2")

@@ -20,21 +20,21 @@ type kind struct {
 	versions []string // versions that the table's Go type can hold, in order of preference
 	list     func() runtime.Object
 	builtIn  bool // always served; the other kinds have a CRD
-	vital    bool // without the kind there is no traffic
+	vital    bool // without this kind there is no traffic
 	assumed  bool // read without its CRD (Config.Only)
-	optional bool // assumed; while it is forbidden or not installed, it counts as empty
+	optional bool // for assumed kinds: a forbidden or missing kind counts as empty
 	plain    bool // its annotations are dropped
-	closes   bool // an object that cannot be decoded replaces its previous version
+	closes   bool // an undecodable object replaces its previous version
 	role     role
 	status   *shape.Shape
 	trim     func(store.Object)
 	reach    reach
-	// The field instead is the kind that objects of a former group become. rivals decides between
-	// objects of both groups. Both are nil for other kinds.
+	// instead is set for a kind of a former group: the kind that its objects become. rivals decides
+	// between objects of both groups. Both fields are nil for other kinds.
 	instead *kind
 	rivals  *rivals
-	gate    string                  // for parked and namespaces: the index of wanted keys
-	group   func(key string) string // the group of a key of gate
+	gate    string                  // for parked and namespaces: the index of demands
+	group   func(key string) string // the group of a key in gate
 }
 
 type role int
@@ -103,8 +103,8 @@ func custom[T any, P interface {
 		status: shape.ByKind()[table.Kind()]}
 }
 
-// closing is for kinds whose objects permit something. An object that cannot be decoded then
-// permits nothing. If its previous version stayed in use, its author could not revoke a permission.
+// closing marks kinds whose objects grant permissions. An undecodable object then grants none. If
+// its previous version stayed in use, its author could not revoke permissions.
 func closing(k *kind) *kind {
 	k.closes = true
 	return k

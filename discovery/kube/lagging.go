@@ -2,13 +2,13 @@ package kube
 
 import "context"
 
-// gap is the state of a part (a kind in a scope) from the end of its watch until the store is up to
-// date again. The API server ends each watch after some minutes.
+// gap is the state of a part (a kind in a scope) whose watch has ended, until the store is up to
+// date again. API servers end each watch after some minutes.
 type gap int
 
 const (
 	unwatched gap = iota
-	// listing means that the new watch has not yet delivered all objects that exist.
+	// listing means that a new watch runs, but has not delivered all existing objects yet.
 	listing
 )
 
@@ -24,7 +24,7 @@ func (c *partContact) answered(err error) {
 	}
 }
 
-// unwatched begins a gap. A gap is not a finding, because the next watch nearly always begins
+// unwatched begins a gap. A gap causes no finding, because the next watch nearly always begins
 // within a millisecond.
 func (c *partContact) unwatched() {
 	s := c.source

@@ -21,7 +21,7 @@ type Live struct {
 	Status          any     // a pointer to the kind's status type, as Shape().Take returns it; immutable
 	Ending          *Ending // nil except for GatewayClasses
 
-	kind *kind // the kind in whose form the object is read and written
+	kind *kind // the object is read and written in the form of this kind
 }
 
 // Ending determines whether a GatewayClass may be deleted.
@@ -141,8 +141,8 @@ func (l *lives) refs() []report.Ref {
 	return out
 }
 
-// newer compares resource versions, which are growing numbers within a kind (KEP-5504). It returns
-// true if one of them is not a number.
+// newer compares resource versions, which are growing numbers within a kind (KEP-5504). If one of
+// them is no number, it returns true.
 func newer(a, b string) bool {
 	x, errX := strconv.ParseUint(a, 10, 64)
 	y, errY := strconv.ParseUint(b, 10, 64)

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// RBAC allows reads in watched namespaces only. The source must not send any other request: a
-// forbidden read makes it lag, and a lagging process removes nothing.
+// RBAC allows reads only in the watched namespaces, so the source must send no other request. A
+// forbidden read makes the source lag, and a lagging process removes nothing.
 func TestNamespaces_OnlyWatchedOnesAreRead(t *testing.T) {
 	api := kubetest.New(t)
 	for _, plural := range []string{"gatewayclasses", "gateways", "httproutes"} {

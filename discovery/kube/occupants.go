@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// occupants stores which Services have the addresses that translation reads. The store has only the
-// EndpointSlices of Services in use; occupants reads all EndpointSlices.
+// occupants records which Services have the addresses that translation reads. It reads all
+// EndpointSlices, because the store has only those of Services in use.
 //
 // To save memory, an address is a number, and a list of addresses is one demand. With a string and
 // a demand for each address, 5,000 hand-written EndpointSlices of 10 endpoints took 17 MiB.
@@ -43,7 +43,7 @@ type objectID struct{ kind, id string }
 type occupant struct {
 	object   objectID
 	service  string
-	endpoint bool // the address is an endpoint's, not a cluster IP
+	endpoint bool // the address is an endpoint's; otherwise it is a cluster IP
 }
 
 func newOccupants(s *Source) *occupants {
@@ -51,8 +51,8 @@ func newOccupants(s *Source) *occupants {
 		held: map[objectID][]address{}, at: map[address][]*occupant{}}
 }
 
-// addressesOf returns no address of an EndpointSlice that Kubernetes did not make, because the
-// addresses may belong to other users.
+// addressesOf returns the addresses that a Service or EndpointSlice occupies. It skips
+// EndpointSlices that users write, because their addresses may belong to others.
 func addressesOf(obj store.Object) (holder occupant, addresses []string) {
 	switch o := obj.(type) {
 	case *corev1.Service:
@@ -141,7 +141,7 @@ func addressesIn(d Demand) func(yield func(address) bool) {
 	}
 }
 
-// mu is held.
+// The caller holds mu.
 func (o *occupants) put(obj store.Object) {
 	holder, texts := addressesOf(obj)
 	var now []address
@@ -165,8 +165,8 @@ func (o *occupants) put(obj store.Object) {
 	}
 }
 
-// occupy replaces an earlier record of the same object in place, so that the address never seems
-// free. mu is held.
+// occupy records the holder of an address. It replaces an earlier record of the same object in
+// place, so that the address never appears free. The caller holds mu.
 func (o *occupants) occupy(a address, holder *occupant) {
 	list := o.at[a]
 	switch i := slices.IndexFunc(list, func(other *occupant) bool { return other.object == holder.object }); {
@@ -180,13 +180,13 @@ func (o *occupants) occupy(a address, holder *occupant) {
 	o.publish(a)
 }
 
-// mu is held.
+// The caller holds mu.
 func (o *occupants) vacate(a address, object objectID) {
 	o.at[a] = slices.DeleteFunc(o.at[a], func(other *occupant) bool { return other.object == object })
 	o.publish(a)
 }
 
-// drop removes an object from all addresses. mu is held.
+// drop removes an object from all addresses. The caller holds mu.
 func (o *occupants) drop(object objectID) {
 	for _, a := range o.held[object] {
 		o.vacate(a, object)
@@ -194,7 +194,7 @@ func (o *occupants) drop(object objectID) {
 	delete(o.held, object)
 }
 
-// mu is held.
+// The caller holds mu.
 func (o *occupants) publish(a address) {
 	list, known := o.at[a]
 	if !known {

@@ -8,10 +8,10 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Each kind has a watch, and watches do not wait for each other. When a user moves a route to a new
-// Service and deletes the old Service, the events may arrive in another order, and the route would
-// answer 500. So a deletion of a backend is held back for watchSkew, and so is a route to a backend
-// that has not arrived.
+// Each kind has its own watch, so events of two kinds may arrive in the wrong order. Example: a
+// user moves a route to a new Service and deletes the old one. If the deletion arrives first, the
+// route answers 500. So a backend's deletion is held back for watchSkew, and so is a route to a
+// backend that has not arrived.
 
 const watchSkew = 250 * time.Millisecond
 
@@ -22,7 +22,7 @@ type order struct {
 	routes    map[report.Ref]*held
 }
 
-// held is an event that is held back. apply is called while order.mu is locked.
+// held is an event that is held back. apply is called with order.mu locked.
 type held struct {
 	apply   func()
 	missing map[string]bool // store.TargetKeys of the backends that a route waits for
@@ -33,8 +33,8 @@ func newOrder() *order {
 	return &order{deletions: map[report.Ref]*held{}, routes: map[report.Ref]*held{}}
 }
 
-// put calls apply at once if no backend is missing, and otherwise after watchSkew at most. It drops
-// a held event of the same object.
+// put calls apply at once, or after watchSkew at most if backends are missing. It drops a held
+// event of the same object.
 func (o *order) put(ref report.Ref, missing []string, apply func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -57,7 +57,8 @@ func (o *order) put(ref report.Ref, missing []string, apply func()) {
 	}
 }
 
-// A backend's deletion waits for watchSkew, because a route may just have left the backend.
+// remove holds back the deletion of a backend for watchSkew, because a route may just have moved
+// away from the backend.
 func (o *order) remove(ref report.Ref, backend bool, apply func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -83,7 +84,7 @@ func (o *order) hold(in map[report.Ref]*held, ref report.Ref, apply func()) *hel
 	return h
 }
 
-// mu is held.
+// The caller holds mu.
 func (o *order) drop(ref report.Ref) {
 	for _, in := range []map[report.Ref]*held{o.deletions, o.routes} {
 		if h := in[ref]; h != nil {
@@ -93,9 +94,8 @@ func (o *order) drop(ref report.Ref) {
 	}
 }
 
-// missing returns the store.TargetKeys of a route's backends that have not arrived. If the store
-// has this generation of the route, only its status can have changed. Then missing returns nil, so
-// that the route is not held back.
+// missing returns the store.TargetKeys of a route's backends that have not arrived. It returns nil
+// if the store has this generation of the route: a change of the status alone is not held back.
 func (s *Source) missing(k *kind, obj store.Object) (keys []string) {
 	if k.role != isRoute {
 		return nil

@@ -20,8 +20,8 @@ import (
 )
 
 // watches delivers events to a Source as its reflectors do, in the virtual time of a synctest
-// bubble. Virtual time advances only when every goroutine waits, and the feed waits between two
-// commits, so states has an entry for every revision.
+// bubble. Time advances only when every goroutine waits, and the feed waits between two commits. So
+// states gets an entry for every revision.
 type watches struct {
 	t          *testing.T
 	store      *store.Store
@@ -34,7 +34,8 @@ type watches struct {
 	states []string
 }
 
-// startWatches must be called in a bubble. The Source has synced with Service a and a route to it.
+// startWatches makes a Source that has synced with Service a and a route to it. Call it in a
+// bubble.
 func startWatches(t *testing.T) *watches {
 	t.Helper()
 	s, err := New(Config{REST: &rest.Config{Host: "http://127.0.0.1:1"}, Store: store.New()})
@@ -103,7 +104,7 @@ func (w *watches) settle(d time.Duration) {
 	synctest.Wait()
 }
 
-// expect compares the state of every revision since the last call; states that repeat count once.
+// expect compares the states since its last call. Equal states in a row count once.
 func (w *watches) expect(want ...string) {
 	w.t.Helper()
 	var got []string
@@ -125,8 +126,8 @@ func (w *watches) taken() []string {
 	return states
 }
 
-// neverDangled checks that the route named an existing Service in every revision since the last
-// check, and names one now.
+// neverDangled checks that the route named an existing Service in each revision since the last
+// check, and that it names one now.
 func (w *watches) neverDangled(now string) {
 	w.t.Helper()
 	states := w.taken()
@@ -167,7 +168,7 @@ func (w *watches) routeTo(service string) *gatewayv1.HTTPRoute {
 	}
 }
 
-// lags are times between two events that belong together.
+// lags are the times between two events of one change.
 var lags = []time.Duration{0, time.Millisecond, debounceWindow, 20 * time.Millisecond, watchSkew - 10*time.Millisecond}
 
 // inBubbles runs a test for each lag, in virtual time.
@@ -235,7 +236,7 @@ func TestWatch_ReplacedBackendIsNeverRemoved(t *testing.T) {
 	})
 }
 
-// A status that is written changes neither generation nor backends.
+// Writing a status changes neither generation nor backends.
 func TestWatch_StatusOfRouteIsNotHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := startWatches(t)
@@ -258,7 +259,7 @@ func TestDebounce_BurstOfEventsIsOneRevision(t *testing.T) {
 		w := startWatches(t)
 		w.settle(debounceWindow)
 		w.check(w.services.Add(serviceObject("b")))
-		synctest.Wait() // no time passes: a single event is not delayed
+		synctest.Wait() // a single event is not delayed
 		w.hasService("b", true)
 		before := w.store.View().Revision()
 		for _, name := range []string{"c", "d", "e"} {

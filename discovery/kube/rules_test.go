@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The installed rules apply in every namespace, so they must grant no more than Penstock needs.
+// The installed rules apply in every namespace, so they must be exactly what Penstock uses.
 func TestRBAC_ClusterRoleGrantsExactlyWhatIsUsed(t *testing.T) {
 	want := map[string]string{"apiextensions.k8s.io/customresourcedefinitions": "list watch"}
 	for _, k := range kinds() {
@@ -24,7 +24,7 @@ func TestRBAC_ClusterRoleGrantsExactlyWhatIsUsed(t *testing.T) {
 	want["gateway.networking.k8s.io/gatewayclasses"] = "list patch watch" // its finalizer: status/kubestatus/class.go
 	got := clusterRules(t)
 	for name, verbs := range got {
-		// objects of fleets, some of which are read as well: xds/fleet/apply has a test of its own
+		// objects of fleets, for which xds/fleet/apply has its own test
 		if strings.Contains(verbs, "create") {
 			delete(got, name)
 			delete(want, name)

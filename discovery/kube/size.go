@@ -11,16 +11,16 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// longestResponse is the maximum size in bytes of a response of another operator's API server. Go's
-// decoders use up to a hundred times as much memory.
+// longestResponse bounds a response of another operator's API server, in bytes. Decoded, a response
+// may take a hundred times as much memory.
 const longestResponse = 4 << 20
 
 var errTooLong = fmt.Errorf("the response is longer than %d bytes", longestResponse)
 
 func tooLong(err error) bool { return errors.Is(err, errTooLong) }
 
-// BoundResponses makes an API server's responses fail if they exceed longestResponse, except for
-// watches, whose events the client bounds.
+// BoundResponses makes responses above longestResponse fail. It exempts watches, because the client
+// bounds their events.
 func BoundResponses(c *rest.Config) {
 	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return &boundResponses{next} })
 }
@@ -83,7 +83,7 @@ func below(v reflect.Value) (bytes int64) {
 		if v.Kind() == reflect.Slice {
 			bytes = int64(v.Cap()) * int64(v.Type().Elem().Size())
 		}
-		if k := v.Type().Elem().Kind(); k <= reflect.Complex128 { // numbers refer to nothing
+		if k := v.Type().Elem().Kind(); k <= reflect.Complex128 { // numbers have no references
 			return bytes
 		}
 		for i := range v.Len() {

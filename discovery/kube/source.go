@@ -25,16 +25,16 @@ type Config struct {
 	REST *rest.Config
 	// Store receives the objects. Required.
 	Store *store.Store
-	// Namespaces restricts the namespaces in which objects are read; empty: all. Objects of other
-	// namespaces count as not existing. Kinds without a namespace are always read.
+	// Namespaces are the namespaces in which objects are read; empty: all. Objects in others count
+	// as not existing. Kinds without a namespace are always read.
 	Namespaces []string
 	// Only restricts the kinds to read; empty: all. The listed kinds are assumed to be installed,
 	// and no CustomResourceDefinition is read.
 	Only []Kind
 	// NodeNames keeps the names of the endpoints' nodes in EndpointSlices.
 	NodeNames bool
-	// Share bounds the memory of each kind; nil: unbounded. It cannot be combined with Namespaces.
-	// Keep selects the objects that are read; nil: all.
+	// Share bounds the memory of each kind; nil: no bound. It excludes Namespaces. Keep selects
+	// which objects are read; nil: all.
 	Share *Share
 	Keep  func(store.Object) bool
 	// Report receives all findings about the cluster itself whenever they may have changed, such as
@@ -67,7 +67,7 @@ type Source struct {
 	ready       chan struct{} // closed after the first commit
 
 	mu      sync.Mutex
-	crds    map[*kind]*crd // a nil entry: not installed
+	crds    map[*kind]*crd // a nil entry means not installed
 	parts   map[part]*following
 	failing map[part]error
 	gaps    map[part]gap
@@ -132,8 +132,8 @@ func (s *Source) Synced(ctx context.Context) error {
 	}
 }
 
-// Lagging reports whether the store may lack existing objects: the last read of some part has
-// failed, or some part is in a gap.
+// Lagging reports whether the store may lack existing objects: some part's last read failed, or
+// some part is in a gap.
 func (s *Source) Lagging() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,8 +145,8 @@ func (s *Source) Lagging() bool {
 	return len(s.gaps) > 0
 }
 
-// Forbidden reports whether reads fail, all of them because the API server forbids them. Waiting
-// does not help then.
+// Forbidden reports whether every failing read is forbidden by the API server, so that waiting does
+// not help.
 func (s *Source) Forbidden() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,8 +194,8 @@ func (s *Source) notify() {
 	}
 }
 
-// relistDelay is the time between the change of a CRD and a new list of its objects: for up to a
-// second the API server delivers objects by the old definition, without later events.
+// relistDelay is the time from the change of a CRD to a new list of its objects. For up to a
+// second, the API server still delivers objects by the old definition, and sends no later events.
 const relistDelay = 3 * time.Second
 
 func (s *Source) defined(k *kind, c *crd) {
@@ -209,7 +209,7 @@ func (s *Source) defined(k *kind, c *crd) {
 	}
 	s.mu.Unlock()
 	if k.table.Group() == gatewayv1.GroupName {
-		s.lives.invalidate(store.GatewayClasses.Kind()) // their SupportedVersion condition depends on the CRDs
+		s.lives.invalidate(store.GatewayClasses.Kind()) // their condition SupportedVersion depends on the CRDs
 	}
 	s.notify()
 }
@@ -239,8 +239,8 @@ func (s *Source) answered(p part, err error) {
 	}
 }
 
-// reconcile makes the first commit once everything was read. It returns the longest time until its
-// next call.
+// reconcile starts and ends reflectors, and makes the first commit once everything was read. next
+// is the longest time until its next call.
 func (s *Source) reconcile(ctx context.Context, group *errgroup.Group) (next time.Duration, err error) {
 	s.mu.Lock()
 	next = time.Hour
@@ -282,7 +282,7 @@ func (s *Source) reconcile(ctx context.Context, group *errgroup.Group) (next tim
 		relist := f.relistNow(&next)
 		if f.running != f.version || relist {
 			f.end()
-			// The new reflector uses the same intake, so no object is removed meanwhile.
+			// The new reflector uses the same intake, so that no object disappears in between.
 			f.running = f.version
 			var watching context.Context
 			watching, f.stop = context.WithCancel(ctx)

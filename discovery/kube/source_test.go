@@ -56,7 +56,7 @@ func TestReflector_NothingIsStoredBeforeEveryKindWasListed(t *testing.T) {
 
 func TestReflector_UnusedFieldsAreTrimmed(t *testing.T) {
 	r := begin(t, func(api *kubetest.Server) { api.Apply(t, "httproutes", kubetest.Route("a")) }).synced()
-	r.API.Apply(t, "httproutes", kubetest.Route("b")) // by a watch, not in a list
+	r.API.Apply(t, "httproutes", kubetest.Route("b")) // arrives by the watch, not in a list
 	r.Has(store.HTTPRoutes, "default/b", true)
 	for _, name := range []string{"a", "b"} {
 		lean(t, r.Store.View(), name)
@@ -87,15 +87,15 @@ func TestGRPCRoute_CRDInstalledLaterIsRead(t *testing.T) {
 		return kubetest.Parse(t, "{apiVersion: gateway.networking.k8s.io/"+version+
 			", kind: GRPCRoute, metadata: {namespace: default, name: g}, spec: {parentRefs: [{name: gw}]}}")
 	}
-	// An old release serves an old version, which is read as the new one.
+	// An old release of the CRD serves an old version. The object is converted to the new one.
 	r.API.Put("grpcroutes", object("v1alpha2"))
 	r.API.Install(kubetest.GatewayGroup, "grpcroutes", "v1alpha2")
 	r.Has(store.GRPCRoutes, "default/g", true)
-	// After an upgrade nothing is missing in between.
+	// An upgrade removes nothing in between.
 	r.API.Put("grpcroutes", object("v1"))
 	sub := r.Store.Subscribe()
 	defer sub.Close()
-	sub.Pending() // the initial objects
+	sub.Pending() // discards the initial objects
 	r.API.Install(kubetest.GatewayGroup, "grpcroutes", "v1", "v1alpha2")
 	r.Eventually(func() string {
 		if len(r.API.Asked("/apis/gateway.networking.k8s.io/v1/grpcroutes?")) == 0 {
@@ -146,7 +146,7 @@ func TestWatch_BrokenWatchRemovesNothingThatExists(t *testing.T) {
 	}
 }
 
-// Nothing may be removed between two watches, because the store may be outdated.
+// Nothing may be removed between two watches, because the store may be outdated then.
 func TestWatch_EndedWatchLagsUntilTheNextOne(t *testing.T) {
 	r := begin(t, nil).synced()
 	answer := make(chan struct{})
@@ -156,7 +156,7 @@ func TestWatch_EndedWatchLagsUntilTheNextOne(t *testing.T) {
 		<-answer
 		return 0
 	})
-	r.API.Cut() // no read fails: the API server does not answer at all
+	r.API.Cut() // the API server does not answer, so no read fails
 	r.Eventually(func() string {
 		if !r.Source.Lagging() {
 			return "all watches have ended, and the source does not lag"
@@ -179,11 +179,11 @@ func TestReflector_WrittenStatusDoesNotChangeStore(t *testing.T) {
 	r := begin(t, func(api *kubetest.Server) { api.Apply(t, "httproutes", kubetest.Route("a")) }).synced()
 	sub := r.Store.Subscribe()
 	defer sub.Close()
-	sub.Pending() // the initial objects
+	sub.Pending() // discards the initial objects
 	withStatus := kubetest.Parse(t, kubetest.Route("a"))
 	withStatus["status"] = kubetest.Object{"parents": []any{}}
 	r.API.Put("httproutes", withStatus)
-	r.API.Apply(t, "httproutes", kubetest.Route("b")) // comes after it
+	r.API.Apply(t, "httproutes", kubetest.Route("b")) // arrives after the deletion
 	r.Has(store.HTTPRoutes, "default/b", true)
 	revisions, _ := sub.Pending()
 	for _, rev := range revisions {
@@ -210,7 +210,7 @@ func TestEndpointSlice_IsStoredOnlyWhileWanted(t *testing.T) {
 		return strings.NewReplacer("NAME", name, "ADDRESS", address).Replace(slice)
 	}
 	r := begin(t, func(api *kubetest.Server) { api.Apply(t, "endpointslices", text("web-1", "10.0.0.1")) }).synced()
-	// Until the first translation has ended, every slice is in the store.
+	// Until the first translation ends, the store has every slice.
 	r.Has(store.EndpointSlices, "default/web-1", true)
 	r.park()
 	if n := len(store.EndpointSlices.All(r.Store.View())); n != 0 {
@@ -238,8 +238,8 @@ func TestEndpointSlice_IsStoredOnlyWhileWanted(t *testing.T) {
 	}
 }
 
-// An EndpointSlice of a ServiceImport, and of the Service that some implementations make for it, is
-// wanted by either.
+// Some implementations make a Service for a ServiceImport. A demand for either of them wants their
+// EndpointSlices.
 func TestEndpointSlice_OfServiceImportIsStoredWhileEitherIsWanted(t *testing.T) {
 	text := strings.NewReplacer("NAME", "web-east", "ADDRESS", "10.0.0.1", "{kubernetes.io/service-name: web}",
 		"{kubernetes.io/service-name: derived-1, multicluster.kubernetes.io/service-name: web}").Replace(slice)
@@ -250,7 +250,7 @@ func TestEndpointSlice_OfServiceImportIsStoredWhileEitherIsWanted(t *testing.T) 
 		{Table: "EndpointSlice", Index: store.ByService, Key: store.ServiceImportKey("default", "web")},
 	}
 	derived := []kube.Demand{{Table: "EndpointSlice", Index: store.ByService, Key: "default/derived-1"}}
-	// the Service of the import's name
+	// the Service with the import's name
 	other := []kube.Demand{{Table: "EndpointSlice", Index: store.ByService, Key: "default/web"}}
 	stored := func(want bool, when string) {
 		t.Helper()
@@ -271,7 +271,8 @@ func TestEndpointSlice_OfServiceImportIsStoredWhileEitherIsWanted(t *testing.T) 
 	stored(false, "neither is wanted any more")
 }
 
-// Routes may attach, and read their endpoints, only after a certificate was fetched.
+// A route may attach only after a certificate was fetched, and translation then reads the route's
+// endpoints.
 func TestEndpointSlice_StaysUntilFirstTranslationEnds(t *testing.T) {
 	r := begin(t, func(api *kubetest.Server) {
 		api.Apply(t, "endpointslices", strings.NewReplacer("NAME", "web-1", "ADDRESS", "10.0.0.1").Replace(slice))
@@ -399,8 +400,8 @@ func TestSecret_ForbiddenReadDoesNotBlockForever(t *testing.T) {
 	})
 }
 
-// The multi-cluster proposal's examples have an object where its types have a list. A controller
-// that follows the examples has CRDs to match.
+// The multi-cluster proposal's examples have an object where its Go types have a list. The CRDs of
+// a controller may follow the examples.
 func TestInferencePoolImport_ServiceAsObjectIsRead(t *testing.T) {
 	const object = `{apiVersion: inference.networking.x-k8s.io/v1alpha1, kind: InferencePoolImport, metadata: {namespace: default, name: NAME}, status: {clusters: [
   {name: east, routingMode: EndpointMode, targetPortNumber: 8000, endpointPicker: {service: SERVICE}},
@@ -429,14 +430,14 @@ func TestInferencePoolImport_ServiceAsObjectIsRead(t *testing.T) {
 	}
 }
 
-// For a moment after the change the API server delivers objects by the old definition: see
+// For a moment after a change, the API server delivers objects by the old definition; see
 // relistDelay.
 func TestReflector_ChangedCRDIsListedAgain(t *testing.T) {
 	r := begin(t, func(api *kubetest.Server) { api.Apply(t, "httproutes", kubetest.Route("a")) }).synced()
 	lists := func() int { return len(r.API.Asked("/httproutes?")) }
 	before := lists()
 	crd := r.API.Get("apiextensions.k8s.io", "customresourcedefinitions", "httproutes."+kubetest.GatewayGroup)
-	crd["metadata"].(kubetest.Object)["labels"] = kubetest.Object{"a": "b"} // not a change of what it defines
+	crd["metadata"].(kubetest.Object)["labels"] = kubetest.Object{"a": "b"} // does not change the definition
 	r.API.Put("customresourcedefinitions", crd)
 	crd["spec"].(kubetest.Object)["preserveUnknownFields"] = false
 	r.API.Put("customresourcedefinitions", crd)

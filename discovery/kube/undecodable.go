@@ -19,15 +19,15 @@ import (
 
 const undecodable = "penstock.dev/undecodable"
 
-// These constants bound the reason and the findings, because any author of objects can cause them.
+// These bounds exist because any author of objects can cause such findings.
 const (
 	maxReason       = 300
 	mostUndecodable = 50
 )
 
-// tolerant decodes only the metadata of objects that a CRD's schema allows and the Go type cannot
-// hold, such as a forwardBody.maxSize above a uint16. Otherwise the list or watch of the whole kind
-// would fail.
+// tolerant reads only the metadata of an object that the CRD's schema allows but the Go type cannot
+// hold, such as a forwardBody.maxSize above a uint16. Otherwise one object would fail the list or
+// watch of its kind.
 type tolerant struct{ runtime.NegotiatedSerializer }
 
 func (t tolerant) DecoderToVersion(d runtime.Decoder, gv runtime.GroupVersioner) runtime.Decoder {
@@ -96,8 +96,8 @@ func hollow(data []byte, reason error) ([]byte, bool) {
 	return less, err == nil
 }
 
-// hollowPolicy keeps the targets that can be read: without a version before, the policy closes them
-// (see standIn).
+// hollowPolicy keeps the readable targets of an undecodable policy. Without a previous version, the
+// policy denies all requests to them (standIn).
 func hollowPolicy(meta metav1.ObjectMeta, data []byte) ([]byte, bool) {
 	var o struct {
 		Spec any `json:"spec"`
@@ -111,7 +111,7 @@ func hollowPolicy(meta metav1.ObjectMeta, data []byte) ([]byte, bool) {
 	return less, err == nil
 }
 
-// standIn marks an AccessPolicy that could not be decoded.
+// standIn makes an AccessPolicy that could not be decoded deny all requests to its targets.
 func standIn(obj store.Object) {
 	if p, ok := obj.(*v1alpha1.AccessPolicy); ok {
 		p.Spec.Closed = v1alpha1.ClosedUndecodable
@@ -129,8 +129,8 @@ type undecodables struct {
 	reasons map[report.Ref]string
 }
 
-// The parameter obj is nil for a deleted object. The result changed is true if failed or the reason
-// is new.
+// note records whether obj was decoded. obj is nil for a deleted object. changed is true if failed
+// or the reason is new.
 func (u *undecodables) note(ref report.Ref, obj store.Object) (failed, changed bool) {
 	reason := ""
 	if obj != nil {

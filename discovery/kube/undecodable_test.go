@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// wide is an HTTPRoute with a body size that its CRD allows and its Go type, a uint16, cannot hold.
+// wide is an HTTPRoute with a body size that the CRD allows and the Go type, a uint16, cannot hold.
 func wide(name string) string {
 	return kubetest.Route(name) + `
   rules:
@@ -20,7 +20,7 @@ func wide(name string) string {
 `
 }
 
-// One such route must not make the list of all routes fail to decode.
+// One such route must not hide all routes of its list.
 func TestReflector_UndecodableRouteHidesNoOtherRoute(t *testing.T) {
 	r := begin(t, func(api *kubetest.Server) {
 		api.Apply(t, "httproutes", wide("listed"))
@@ -73,7 +73,7 @@ func TestReflector_UndecodableRouteHidesNoOtherRoute(t *testing.T) {
 	})
 }
 
-// A key whose newest version cannot be decoded is denied: that version may be what disables it.
+// A key whose newest version cannot be decoded is denied, because that version may disable it.
 func TestReflector_UndecodableKeyLetsNothingIn(t *testing.T) {
 	key := func(more string) string {
 		return "apiVersion: penstock.dev/v1alpha1\nkind: APIKey\nmetadata: {namespace: default, name: alice}\n" +
@@ -106,7 +106,7 @@ func TestReflector_UndecodableKeyLetsNothingIn(t *testing.T) {
 	hashes(1)
 }
 
-// A policy that cannot be decoded closes its targets, unless a version before is in use.
+// An undecodable policy denies all requests to its targets, unless a previous version is in use.
 func TestReflector_UndecodablePolicyClosesItsTargets(t *testing.T) {
 	policy := func(name, spec string) string {
 		return "apiVersion: penstock.dev/v1alpha1\nkind: AccessPolicy\nmetadata: {namespace: default, name: " + name +

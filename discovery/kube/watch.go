@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// These constants bound the backoff of failing lists and watches. An overloaded API server sets
-// another backoff with Retry-After.
+// Bounds of the backoff of failing lists and watches. An overloaded API server sets its own backoff
+// with Retry-After.
 const (
 	firstRetry  = 200 * time.Millisecond
 	slowestRead = 10 * time.Second
@@ -42,7 +42,8 @@ func newIntake(s *Source, p part) *intake {
 	return &intake{source: s, part: p, synced: make(chan struct{}), ids: map[string]struct{}{}}
 }
 
-// Transformer trims each object as it arrives, before the list is complete, to bound memory.
+// Transformer trims each object as it arrives, because a whole list of untrimmed objects takes too
+// much memory.
 func (in *intake) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
 		if o, ok := obj.(store.Object); ok {
@@ -168,7 +169,7 @@ func (s *Source) followCRD(ctx context.Context, k *kind) error {
 func (k *kind) definition() part { return part{kind: k, scope: scope{name: "definition"}} }
 
 func mirror(ctx context.Context, lw cache.ListerWatcher, example any, into cache.ReflectorStore) {
-	var quiet klog.Logger // the zero logger discards all lines
+	var quiet klog.Logger // discards all lines
 	r := cache.NewReflectorWithOptions(lw, example, into, cache.ReflectorOptions{
 		Logger: &quiet, Name: "penstock",
 		Backoff: &wait.Backoff{Duration: firstRetry, Factor: 2, Jitter: 0.5, Steps: 10, Cap: slowestRead},
@@ -222,7 +223,7 @@ func (s *Source) admit(k *kind, obj store.Object) {
 	}
 	if failed && !k.closes {
 		if old, stored := k.table.Object(s.store.View(), store.ID(obj)); stored && !closedBefore(old) {
-			return // the previous version of the object stays in use
+			return // the previous version stays in use
 		}
 		standIn(obj)
 	}

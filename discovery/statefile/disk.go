@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// Disk has the file system operations for replacing a state file. Simulations of faults implement
-// it.
+// Disk has the file operations that replace a state file. Simulations implement it to inject
+// faults.
 type Disk interface {
 	Open(path string) (fs.File, error)
 	ReadDir(path string) ([]fs.DirEntry, error)

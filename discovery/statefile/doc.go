@@ -2,6 +2,6 @@
 // folder is not fatal: the state in memory stays in use, and the file keeps its last content.
 //
 // Invariants: a file has its old or its new content, never a part, even after a power cut. Once
-// Replace returns, the file has the new content. Its mode is 0600. powercut_internal_test.go cuts
-// the power after each operation of ReplaceOn.
+// Replace returns nil, the file has the new content. Its mode is 0600. powercut_internal_test.go
+// cuts the power after each operation of ReplaceOn.
 package statefile

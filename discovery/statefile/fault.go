@@ -2,5 +2,6 @@
 
 package statefile
 
-// faulty injects mistakes in a test build (tag faults).
+// faulty injects faults that simulations must detect. Without the build tag faults it returns
+// false.
 func faulty(string) bool { return false }

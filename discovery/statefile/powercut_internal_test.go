@@ -11,17 +11,17 @@ import (
 	"testing"
 )
 
-// model is a disk that records the possible results of a power cut. Contents are on it once the
-// file is synced; names, in the order of their changes, once their folder is.
+// model is a disk that lists the possible results of a power cut. Content is on the disk once its
+// file is synced. Names are, in the order of their changes, once their folder is synced.
 type model struct {
 	folders map[string]*folder
 	inodes  int
-	stop    int // operations that are still carried out; each later one panics with errCut
+	stop    int // number of operations until the power cut; later ones panic with errCut
 }
 
 type folder struct {
 	synced  map[string]*inode // names that survive
-	pending []change          // later changes, of which a power cut leaves the first ones
+	pending []change          // later changes; a power cut keeps some of the first ones
 }
 
 type change struct {
@@ -135,8 +135,8 @@ func (f *modelFile) Write(raw []byte) (int, error) {
 func (f *modelFile) Sync() error  { f.on.step(); f.inode.synced = f.inode.written; return nil }
 func (f *modelFile) Close() error { f.on.step(); return nil }
 
-// lost lists the possible contents of a file after a power cut: every prefix of unsynced content,
-// with every prefix of the changes of each folder on its path. "" stands for no file.
+// lost lists what a file may contain after a power cut: each prefix of unsynced content, with each
+// prefix of the changes of the folders on its path. "" means no file.
 func (m *model) lost(path string) []string {
 	out := map[string]bool{}
 	var walk func(at string, rest []string)
@@ -166,7 +166,7 @@ func (m *model) lost(path string) []string {
 }
 
 // TestStateFile_PowerCutLeavesTheOldContentOrTheNew cuts the power after each operation of a
-// replacement, and lists all that the disk may have then.
+// replacement, and checks everything that the disk may then have.
 func TestStateFile_PowerCutLeavesTheOldContentOrTheNew(t *testing.T) {
 	const path = "/state/cluster/identity.json"
 	for _, first := range []bool{true, false} {
@@ -216,7 +216,7 @@ func TestStateFile_PowerCutLeavesTheOldContentOrTheNew(t *testing.T) {
 	}
 }
 
-// Missing syncs must fail the test above.
+// Without the syncs, the test above must fail.
 func TestStateFile_MissingSyncsAreFound(t *testing.T) {
 	const path = "/state/identity.json"
 	for what, on := range map[string]func(*model) Disk{

@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// Names of unfinished files begin with a dot, so that readers of a folder skip these files.
+// temporary begins with a dot, so that readers of a folder skip unfinished files.
 const temporary = ".new-"
 
 // Replace is ReplaceOn for this machine.
@@ -22,8 +22,7 @@ func Replace(path string, raw []byte) error { return ReplaceOn(Machine{}, path, 
 // nil, the new content survives a power cut.
 func ReplaceOn(d Disk, path string, raw []byte) error { return replace(d, path, whole(raw), 0o600) }
 
-// ReplaceBy is Replace with the content that the function write writes. If write fails, the old
-// content stays.
+// ReplaceBy is Replace with content from write. If write fails, the old content stays.
 func ReplaceBy(path string, write func(io.Writer) error) error {
 	return replace(Machine{}, path, write, 0o600)
 }
@@ -78,8 +77,8 @@ func replace(d Disk, path string, write func(io.Writer) error, mode fs.FileMode)
 	return named(path, replaceUnnamed(d, path, write, mode))
 }
 
-// named replaces the name of the unfinished file, which differs at each attempt, so that errors of
-// one cause are equal. The fix of a full disk is added.
+// named removes the unfinished file's name from an error: it differs at each attempt, and equal
+// causes must give equal errors. It adds the fix for a full disk.
 func named(path string, err error) error {
 	var at *fs.PathError
 	var move *os.LinkError
@@ -95,7 +94,8 @@ func named(path string, err error) error {
 	return err
 }
 
-// Without the syncs, a power cut may leave the file without content, or with the old content.
+// replaceUnnamed syncs the file and its folder. Otherwise a power cut may leave the file empty, or
+// with the old content.
 func replaceUnnamed(d Disk, path string, write func(io.Writer) error, mode fs.FileMode) error {
 	folder := filepath.Dir(path)
 	if err := makeFolder(d, folder); err != nil {
@@ -128,7 +128,8 @@ func replaceUnnamed(d Disk, path string, write func(io.Writer) error, mode fs.Fi
 	return d.Sync(folder)
 }
 
-// makeFolder syncs the parent, because a power cut may otherwise remove the folder and its files.
+// makeFolder also syncs the parent folder. Otherwise a power cut may remove the new folder with its
+// files.
 func makeFolder(d Disk, path string) error {
 	if f, err := d.Open(path); err == nil {
 		return f.Close()
@@ -155,8 +156,7 @@ type Outcome struct{ failed bool }
 // Failed reports whether the last write failed.
 func (o *Outcome) Failed() bool { return o.failed }
 
-// Log logs the result of a write. The parameter lost names the data that would be lost without the
-// file.
+// Log logs the result of a write. lost names the data that exists only in memory after a failure.
 func (o *Outcome) Log(log *slog.Logger, path, lost string, err error) {
 	switch {
 	case err != nil && !o.failed:

@@ -31,7 +31,7 @@ func TestStateFile_IsWholeOrAsBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	small := limit
-	small.Cur = 1 << 10 // a write beyond it fails in the middle, as on a full disk
+	small.Cur = 1 << 10 // a longer write fails in the middle, as on a full disk
 	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &small); err != nil {
 		t.Fatal(err)
 	}

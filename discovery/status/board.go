@@ -81,7 +81,7 @@ func (b *Board) Replace(source string, reports ...report.Report) {
 			}
 		}
 		if source == Files && b.locate != nil {
-			// equal reports may now have other lines in the files
+			// equal reports may now be at other lines of the files
 			rows.Must(t.Insert(placeTable, &places{}))
 		}
 	})
@@ -166,9 +166,9 @@ func (b *Board) Settle(ctx context.Context, debounce time.Duration) error {
 	}
 }
 
-// Stream calls emit with the document of the board whenever the board has settled after a change,
-// so that no document shows half of a change. It returns when ctx ends or emit fails. A change of
-// written, which may be nil, is noticed within two seconds.
+// Stream calls emit with the board's document after each change, once the board has settled, so
+// that no document shows half of a change. It returns when ctx ends or emit fails. written may be
+// nil; changes of its results appear within two seconds.
 func (b *Board) Stream(ctx context.Context, controller string, written Written, emit func(*Document) error) error {
 	var last *Document
 	var again time.Duration
@@ -188,12 +188,12 @@ func (b *Board) Stream(ctx context.Context, controller string, written Written, 
 
 const writtenInterval = 2 * time.Second
 
-// StreamFindings is like Stream, but emits only the findings. It makes no document of all objects.
+// StreamFindings is like Stream, but emits only findings and computes no document.
 func (b *Board) StreamFindings(ctx context.Context, emit func([]report.Finding) error) error {
 	return b.follow(ctx, 0, func(all []report.Report) error { return emit(findings(all)) })
 }
 
-// follow also calls emit when the time again has passed without a change; 0: never.
+// follow also calls emit after the duration again without a change; 0: never.
 func (b *Board) follow(ctx context.Context, again time.Duration, emit func([]report.Report) error) error {
 	for {
 		if err := b.Settle(ctx, streamDebounce); err != nil {

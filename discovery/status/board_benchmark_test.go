@@ -32,8 +32,8 @@ func liveHeap() uint64 {
 	return m.HeapAlloc
 }
 
-// BenchmarkBoard_Memory measures what the board itself needs for the reports of 5,000 routes, which
-// translation holds too.
+// BenchmarkBoard_Memory measures the board's own memory for the reports of 5,000 routes.
+// Translation holds the reports themselves.
 func BenchmarkBoard_Memory(b *testing.B) {
 	const routes = 5000
 	var used uint64
@@ -49,8 +49,8 @@ func BenchmarkBoard_Memory(b *testing.B) {
 	b.ReportMetric(float64(used)/routes, "B/report")
 }
 
-// BenchmarkBoard_Set measures one new report on a board with 5,000 others, with and without a
-// reader that waits.
+// BenchmarkBoard_Set measures setting one report on a board with 5,000 others, with and without a
+// waiting reader.
 func BenchmarkBoard_Set(b *testing.B) {
 	reports := routeReports(5000)
 	board := status.NewBoard(nil)
@@ -67,7 +67,7 @@ func BenchmarkBoard_Set(b *testing.B) {
 	}
 }
 
-// BenchmarkBoard_List measures what a page or the status file costs with 5,000 routes.
+// BenchmarkBoard_List measures List, as for a page or the status file, with 5,000 routes.
 func BenchmarkBoard_List(b *testing.B) {
 	board := status.NewBoard(nil)
 	board.Set(status.Translation, routeReports(5000)...)

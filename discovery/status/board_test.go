@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// Sources in the order in which they win, the weakest first.
+// Sources by precedence, the weakest first.
 var ranked = []string{status.Cluster, status.Files, status.Translation, status.Supervisor, status.Ports,
 	status.Instance(status.Relay, "pool"),
 	status.Envoy, status.Instance(status.Proxy, "default/gw a"), status.Instance(status.Proxy, "default/gw b"),
@@ -80,7 +80,7 @@ func TestBoard_DropsReportsOfDeletedObjects(t *testing.T) {
 	}
 }
 
-// A key is a prefix of another one: "gw" and "gw2", "proxy a" and "proxy ab".
+// One key may be a prefix of another: "gw" and "gw2", "proxy a" and "proxy ab".
 func TestBoard_KeysWithACommonPrefixStayApart(t *testing.T) {
 	b := status.NewBoard(nil)
 	gw2 := gw
@@ -168,7 +168,7 @@ func TestFeed_ReturnsWhatChangedAndNothingElse(t *testing.T) {
 	next(a)
 	b.Replace(status.Files, report.Report{Owner: a}, report.Report{Owner: c})
 	next(a, c)
-	// a is as before
+	// a does not change
 	b.Replace(status.Files, report.Report{Owner: a}, report.Report{Owner: c, Addresses: []string{"x"}})
 	next(c)
 	b.Replace(status.Files)
@@ -188,7 +188,7 @@ func TestFeed_ReturnsWhatChangedAndNothingElse(t *testing.T) {
 	}
 }
 
-// Writers, readers and a feed at once: the feed misses no object's last report.
+// With concurrent writers and readers, a feed misses no object's last report.
 func TestFeed_MissesNoLastReport(t *testing.T) {
 	b := status.NewBoard(nil)
 	f := b.Follow()
@@ -256,7 +256,7 @@ func TestStream_ShowsWhatSettledAndEveryChange(t *testing.T) {
 			t.Errorf(`first: %s, want "Accepted"`, got)
 		}
 		set("Transient")
-		time.Sleep(time.Millisecond) // of the bubble's clock: shorter than the debounce time
+		time.Sleep(time.Millisecond) // shorter than the debounce time, by the bubble's clock
 		set("Final")
 		if got := reason(<-docs); got != "Final" {
 			t.Errorf(`then: %s, want "Final"`, got)

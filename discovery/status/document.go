@@ -176,8 +176,8 @@ func (m *maker) conditions(key conditionKey, list []report.Condition) []metav1.C
 	return out
 }
 
-// Join returns the first document, and adds the findings that only the other documents have: each
-// process reports the NACKs of its connected proxies.
+// Join returns the first document with findings that only the others have, because each process
+// reports NACKs of its own proxies.
 func Join(all []*Document) *Document {
 	out := *all[0]
 	out.Findings = slices.Clone(out.Findings)

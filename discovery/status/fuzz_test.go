@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// FuzzDocument_DamagedFileIsReplaced: the writer replaces any status file by one with every current
-// report, and takes over only transition times that a readable file had.
+// FuzzDocument_DamagedFileIsReplaced checks that the writer replaces any status file by one with
+// all current reports. Only transition times of a readable file are kept.
 func FuzzDocument_DamagedFileIsReplaced(f *testing.F) {
 	raw, err := os.ReadFile("testdata/status.json")
 	if err != nil {

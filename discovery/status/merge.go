@@ -6,7 +6,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// The winning source's report is the last of parts. The result shares no slices with parts.
+// merge merges the reports of all sources about an object. The last of parts wins. The result
+// shares no slices with parts.
 func merge(parts []*entry) report.Report {
 	out := report.Report{Owner: parts[0].report.Owner}
 	for _, e := range parts {
@@ -51,8 +52,8 @@ func mergeConditions(list, later []report.Condition) []report.Condition {
 	return list
 }
 
-// spread moves the conditions of an object to its parents, because the status of a route or pool
-// has conditions only in parents.
+// spread copies the conditions of an object to each of its parents: the status of a route or pool
+// has conditions only there.
 func spread(r *report.Report) {
 	if len(r.Parents) == 0 || len(r.Conditions) == 0 {
 		return

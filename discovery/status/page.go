@@ -10,22 +10,22 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// Written returns the status that an object has in Kubernetes, as a value with the JSON fields of
-// Status, or nil.
+// Written returns the status of an object in Kubernetes, as a value with the JSON fields of Status,
+// or nil.
 type Written func(report.Ref) any
 
 // Page serves the status of all objects as JSON. With ?watch it serves one line of JSON once the
 // board has settled, and another after each change, until the client disconnects.
 //
-// In Kubernetes, an object's own status is served, where Penstock has written one: only the leader
-// knows the proxies of all processes. In a folder, written is nil.
+// On Kubernetes, Page serves the status that Penstock wrote to an object, if there is one: only the
+// leader, which writes it, knows the proxies of all processes. In a folder, written is nil.
 func Page(b *Board, controller string, written Written) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		lines := json.NewEncoder(w)
 		if !r.URL.Query().Has("watch") {
 			w.Header().Set("content-type", "application/json")
 			lines.SetIndent("", "  ")
-			// fails only if the client has disconnected
+			// fails only when the client disconnects
 			doc := NewDocument(b.List(nil), controller, nil, time.Now())
 			doc.replace(written, controller)
 			_ = lines.Encode(doc)
@@ -39,7 +39,7 @@ func Page(b *Board, controller string, written Written) http.Handler {
 	})
 }
 
-// replace replaces what the board has about objects by what they have in Kubernetes.
+// replace replaces the board's statuses by the statuses in Kubernetes.
 func (d *Document) replace(written Written, controller string) {
 	if written == nil {
 		return

@@ -7,7 +7,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// public removes the credentials in the texts of a report, because reports are logged and shown.
+// public removes credentials from the texts of a report, because reports are logged and shown.
 func public(r report.Report) report.Report {
 	r.Conditions = publicConditions(r.Conditions)
 	r.Findings = replaced(r.Findings, func(f report.Finding) report.Finding {

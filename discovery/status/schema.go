@@ -18,8 +18,8 @@ const (
 	placeTable    = "place"    // *places
 )
 
-// An entry's key in rows.ByID is the owner, then the rank and instance of the source, so a walk
-// visits the winning source of each object last. bySource is a second index.
+// bySource is a second index. In rows.ByID, an entry's key is the owner, then the rank and instance
+// of the source, so that a walk visits the winning source of each object last.
 const bySource = "source" // for entries of Replace: source, then owner
 
 // entry is the newest report of one source about one object. It is immutable.
@@ -36,8 +36,8 @@ type unseen struct {
 	owner    report.Ref
 }
 
-// places is the only row of placeTable. It is replaced when objects may have moved within their
-// files.
+// places is the only row of placeTable. Replacing it signals that objects may have moved within
+// their files.
 type places struct{}
 
 func newDB() *memdb.MemDB {
@@ -45,8 +45,8 @@ func newDB() *memdb.MemDB {
 		return map[string]*memdb.IndexSchema{name: {Name: name, Unique: true, Indexer: rows.Index{Key: key}}}
 	}
 	entries := unique(rows.ByID, func(row any) []byte { e := row.(*entry); return entryKey(e.report.Owner, e.source) })
-	// go-memdb takes about 450 bytes for each key. Translation has by far the most reports. It
-	// never calls Replace, so its entries are in one index only.
+	// Only entries of Replace are in this index, because go-memdb takes about 450 bytes for each
+	// key. Translation has by far the most reports, and never calls Replace.
 	entries[bySource] = &memdb.IndexSchema{Name: bySource, Unique: true, AllowMissing: true,
 		Indexer: rows.Index{Key: func(row any) []byte {
 			e := row.(*entry)

@@ -17,8 +17,8 @@ const (
 	Imports     = "imports"     // multicluster: the clusters of imports; not on Kubernetes
 	Pickers     = "pickers"     // remote pickers that are down or of unknown health; one instance for each picker
 	Relay       = "relay"       // remote pickers that cannot be called; one instance for each pool and process
-	// gateways of other clusters that receive requests without having a route for them; one
-	// instance for each exporting cluster and process
+	// gateways of other clusters without a route for the requests that they receive; one instance
+	// for each exporting cluster and process
 	Answers = "answers"
 	Keys    = "keys" // API keys that let no request pass; one instance for each key
 	// JWT key sets that cannot be read or fetched; one instance for each policy
@@ -32,8 +32,8 @@ const (
 	Proxy        = "proxy"        // NACKs; one instance for each proxy and process
 )
 
-// precedence ranks the sources: of two conditions of one type on one object, the later source wins,
-// so that a proxy's NACK overrides translation. Instances of one source rank by name.
+// precedence ranks the sources. Of two conditions of one type on one object, the later source's
+// wins: a proxy's NACK overrides translation. Instances of a source rank by name.
 var precedence = []string{Cluster, Files, Translation, Acks, Internal, Supervisor, Ports, Members, Imports, Pickers,
 	Relay, Answers, Keys, Tokens, Deployments, Rates, Servers, Certificates, Envoy, Proxy}
 

@@ -128,7 +128,7 @@ func TestStatus_GoldenTextAndJSON(t *testing.T) {
 	golden(t, "status.json", append(raw, '\n'))
 }
 
-// A policy has ancestors, the Gateways that it affects, as on Kubernetes.
+// As on Kubernetes, a policy has ancestors: the Gateways that it affects.
 func TestStatus_PoliciesHaveAncestors(t *testing.T) {
 	for _, kind := range []string{"BackendTLSPolicy", "AccessPolicy"} {
 		policy := report.Report{Owner: report.Ref{Kind: kind, Namespace: "default", Name: "p"},
@@ -153,7 +153,7 @@ func TestStatusFile_TransitionTimeMovesOnlyWithItsStatus(t *testing.T) {
 	now := start
 	write := func() *status.Document {
 		t.Helper()
-		// A new Writer each time, as after a restart.
+		// A new Writer, as after a restart.
 		w, err := status.NewWriter(status.WriterConfig{
 			Board: b, Path: path, Controller: "c", Now: func() time.Time { return now },
 		})
@@ -224,7 +224,7 @@ func TestStatusFile_FollowsTheBoardAndIsCompleteAtTheEnd(t *testing.T) {
 		}
 		synctest.Wait()
 		set("first")
-		time.Sleep(time.Second) // of the bubble's clock
+		time.Sleep(time.Second) // by the bubble's clock
 		synctest.Wait()
 		if !contains("first") {
 			t.Error("the file does not follow the board")

@@ -27,8 +27,8 @@ type row struct {
 }
 
 // Text prints a document for people: one table for each kind, objects with a problem first, then
-// the findings. The function endpoints, which may be nil, returns how many endpoints of an object
-// serve, such as "2/3"; "": unknown.
+// the findings. endpoints, which may be nil, returns how many endpoints of an object serve, such as
+// "2/3"; "": unknown.
 func Text(out io.Writer, doc *Document, endpoints func(report.Ref) string) error {
 	w := &printer{out: out, endpoints: endpoints}
 	for len(doc.Objects) > 0 {
@@ -89,13 +89,13 @@ func (p *printer) table(objects []Object) {
 			writeRow(w, u, shown)
 		}
 	}
-	_ = w.Flush() // cannot fail: it writes into memory
+	_ = w.Flush() // cannot fail: w writes into memory
 	for line := range strings.Lines(table.String()) {
 		p.printf("%s\n", strings.TrimRight(line, " \n"))
 	}
 }
 
-// The result second has the headings after the name.
+// tableRows returns the rows, and in second the headings after the name.
 func (p *printer) tableRows(objects []Object) (rows []row, second []string) {
 	withParents := slices.ContainsFunc(objects, func(o Object) bool { return len(o.Status.allParents()) > 0 })
 	withListeners := slices.ContainsFunc(objects, func(o Object) bool { return len(o.Status.Listeners) > 0 })
@@ -227,7 +227,7 @@ func Reasons(doc *Document) []string {
 func message(kind string, list []metav1.Condition) string {
 	var parts []string
 	for _, c := range list {
-		if !wrong(c) && (kind != "ModelDeployment" || c.Type != "Ready") { // its reason is the phase
+		if !wrong(c) && (kind != "ModelDeployment" || c.Type != "Ready") { // the reason of this condition is the phase
 			continue
 		}
 		text := c.Reason

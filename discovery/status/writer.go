@@ -52,8 +52,8 @@ func NewWriter(cfg WriterConfig) (*Writer, error) {
 	return &Writer{cfg: cfg}, nil
 }
 
-// A change of one report writes the whole file, which takes 60 ms with 10,000 reports. The pauses
-// are so long that writing takes at most 1/maxShare of the time, but no pause exceeds maxDelay.
+// Each write writes the whole file, which takes 60 ms with 10,000 reports. Pauses limit writing to
+// 1/maxShare of the time. No pause exceeds maxDelay.
 const (
 	maxShare = 10
 	maxDelay = 2 * time.Second
@@ -90,7 +90,7 @@ func (w *Writer) Run(ctx context.Context) error {
 func (w *Writer) Write() error { return w.write(nil) }
 
 func (w *Writer) write(ws WatchSet) error {
-	// The old document is read again, because keeping it takes 4 MB with 5,000 routes.
+	// Read the old document again, because keeping it takes 4 MB with 5,000 routes.
 	before, old := w.found()
 	doc := NewDocument(w.cfg.Board.List(ws), w.cfg.Controller, before, w.cfg.Now())
 	raw, err := encode(doc)
@@ -120,8 +120,7 @@ func (w *Writer) found() (doc *Document, text []byte) {
 	return doc, text
 }
 
-// encode encodes one item at a time, because encoding/json keeps a copy of each encoded value in a
-// pool.
+// encode encodes item by item: encoding/json keeps the buffer of each encoded value in a pool.
 func encode(doc *Document) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)

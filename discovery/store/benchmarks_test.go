@@ -11,7 +11,7 @@ import (
 // index is one index of one table.
 type index interface {
 	set(e entry)
-	commit() // makes a snapshot that later writes leave alone
+	commit() // makes a snapshot, which later writes must not modify
 	get(key string) bool
 }
 
@@ -26,7 +26,7 @@ func (x *treeIndex) get(key string) bool {
 	return ok
 }
 
-// memdbIndex is a table of go-memdb with nothing but a primary index.
+// memdbIndex is a table of go-memdb with a primary index only.
 type memdbIndex struct {
 	db  *memdb.MemDB
 	txn *memdb.Txn // nil between commits
@@ -75,9 +75,8 @@ func (keyIndexer) FromArgs(args ...any) ([]byte, error) {
 	return []byte(args[0].(string) + "\x00"), nil
 }
 
-// BenchmarkIndex compares the store's tree with go-memdb, which the status board uses: the bytes
-// for each of 5,000 keys (the key and the object not counted), one write as a commit of its own,
-// and one read.
+// BenchmarkIndex compares the store's tree with go-memdb, which the status board uses. It measures
+// the bytes for each of 5,000 keys (without key and object), one committed write, and one read.
 func BenchmarkIndex(b *testing.B) {
 	const n = 5000
 	entries := make([]entry, n)

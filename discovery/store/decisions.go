@@ -8,11 +8,12 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// decisions lists, for each type in the tables, how pages show each field. A new field is hidden,
-// and TestShow_EveryFieldIsDecided fails, until decisions lists the field.
+// decisions lists, for each type in the tables, how pages show each field. A field that decisions
+// does not list is hidden, and TestShow_EveryFieldIsDecided fails.
 var decisions = byType(ofKubernetes, ofGateways, ofPenstock)
 
-// Parameters of plugins and additions to a bootstrap may contain credentials for other services.
+// ofPenstock omits parameters of plugins and additions to a bootstrap: they may contain credentials
+// for other services.
 var ofPenstock = []decision{
 	decide[inferenceapi.InferenceModel](object("Spec Status")),
 	decide[inferenceapi.InferenceModelSpec](shown("ModelName Criticality TargetModels PoolRef")),
@@ -58,7 +59,7 @@ var ofPenstock = []decision{
 	decide[v1alpha1.AdapterTemplate](shown("Args Each")),
 	decide[v1alpha1.EngineEnv](shown("Name"), omit("Value")),
 	decide[v1alpha1.ModelDeployment](object("Spec Status")),
-	// An argument of an engine may be a credential.
+	// Variables become arguments of an engine, and an argument may be a credential.
 	decide[v1alpha1.ModelDeploymentSpec](shown("Engine Model Replicas Idle Keep Strategy Resources Placement Env "+
 		"Adapters Scheduler Access Cluster GatewayRefs Hostnames"), omit("Variables")),
 	decide[v1alpha1.DeploymentEnv](shown("Name ValueFrom"), omit("Value")),
@@ -74,7 +75,7 @@ var ofPenstock = []decision{
 	decide[v1alpha1.DeploymentModel](shown("Name Version File Task ServedName"), names("Registry")),
 	decide[v1alpha1.ModelRegistry](object("Spec Status")),
 	decide[v1alpha1.ModelRegistryStatus](shown("Conditions ObservedGeneration")),
-	// A path in the URL of a mirror may be a credential.
+	// URL may contain a credential in its path.
 	decide[v1alpha1.ModelRegistrySpec](shown("Type Path Credentials"), omit("URL")),
 	decide[v1alpha1.RegistryCredentials](shown("SecretRef")),
 	decide[v1alpha1.DeploymentGateway](shown("SectionName"), names("Namespace Name")),
@@ -105,7 +106,8 @@ var ofPenstock = []decision{
 	decide[v1alpha1.SelectionSpec](shown("Policy Order LocalMargin Affinity Within")),
 	decide[v1alpha1.WithinSpec](shown("Clusters Regions")),
 	decide[v1alpha1.PoolPolicyStatus](shown("Conditions ObservedGeneration")),
-	// A hash of 256 random bits is no secret, but a hash of a key that a user chose may be.
+	// Hashes are omitted. A hash of 256 random bits is no secret, but a hash of a key that a user
+	// chose may be.
 	decide[v1alpha1.APIKey](shown("TypeMeta ObjectMeta Spec")),
 	decide[v1alpha1.APIKeySpec](shown("Owner Groups Objective Models Pools Expires Disabled"), omit("Hashes")),
 	decide[v1alpha1.KeyPool](shown("Kind"), names("Namespace Name")),
@@ -117,7 +119,7 @@ var ofPenstock = []decision{
 	decide[v1alpha1.AccessException](shown("Kind"), names("Namespace Name")),
 	decide[v1alpha1.AccessTarget](shown("Group Kind SectionName"), names("Name")),
 	decide[v1alpha1.AccessKeys](shown("Selector"), names("Namespaces")),
-	// The author of a policy may have written private keys, or a URL with a password.
+	// Inline may contain private keys by mistake, and URI a password.
 	decide[v1alpha1.AccessJWT](shown("Issuer Audiences JWKS CACertificateRefs TokenSecretRef Claims")),
 	decide[v1alpha1.AccessJWKS](part{origin, "URI"}, sizes("Inline")),
 	decide[v1alpha1.AccessObject](names("Name")),

@@ -7,7 +7,7 @@ import (
 	gatewayv1beta1 "sigs.k8s.io/gateway-api/apis/v1beta1"
 )
 
-// The value of a header in a route may be a credential.
+// ofGateways omits the values of headers in routes, which may be credentials.
 var ofGateways = []decision{
 	decide[gatewayv1.GatewayClass](object("Spec Status")),
 	decide[gatewayv1.GatewayClassSpec](shown("ControllerName ParametersRef Description")),

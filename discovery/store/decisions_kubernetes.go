@@ -8,7 +8,7 @@ import (
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 )
 
-// Pages show only the fields of a Pod that discovery/kube keeps: other fields contain environment
+// ofKubernetes shows only the fields of a Pod that discovery/kube keeps. Others contain environment
 // variables and arguments.
 var ofKubernetes = []decision{
 	decide[metav1.TypeMeta](shown("Kind APIVersion")),

@@ -63,7 +63,7 @@ type Offer struct {
 	Import  string
 	Cluster inferenceapi.ImportedCluster
 	// Allowed are the CIDRs in which the member may have pickers and gateways. Pods are the CIDRs
-	// for its model servers. Empty: all that the AddressPolicy allows.
+	// for its model servers. Empty: all addresses that the AddressPolicy allows.
 	Allowed, Pods []string
 	// Cleartext allows requests without TLS to gateways of the member.
 	Cleartext bool
@@ -81,9 +81,9 @@ func OfferName(importName, cluster string) string { return importName + "." + cl
 // DeepCopyObject implements runtime.Object.
 func (o *Offer) DeepCopyObject() runtime.Object { return deepcopy.Of(o) }
 
-// Failback lists the clusters of an import that failed and have not been ready again for long
-// enough. Until then, selection.policy Priority puts them last. multicluster/traffic/failback
-// writes it. Its namespace and name are the import's.
+// Failback lists the clusters of an import that failed and have not been ready for long enough
+// since. selection.policy Priority puts them last. multicluster/traffic/failback writes it. Its
+// namespace and name are the import's.
 type Failback struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -100,10 +100,10 @@ type Dialect struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
-	Acknowledges bool // the picker only acknowledges bodies, although its protocol requires that it sends them back
+	Acknowledges bool // the picker only acknowledges bodies, although its protocol must send them back
 	Health       bool // its health service reports whether this replica may be called
-	Lost         bool // its process has just ended: connections were lost, and new connections to its addresses fail
-	Frozen       bool // its process has just frozen: it accepts requests without answering any
+	Lost         bool // its process has just ended: connections were lost, and new ones fail
+	Frozen       bool // its process has just frozen: it accepts requests and answers none
 }
 
 // DeepCopyObject implements runtime.Object.
@@ -164,8 +164,8 @@ const OwnMembership = "own"
 // DeepCopyObject implements runtime.Object.
 func (m *Membership) DeepCopyObject() runtime.Object { return deepcopy.Of(m) }
 
-// Export is an InferencePool that other clusters may use, or could use until a moment ago. cmd
-// writes it. Namespace and name are the pool's.
+// Export is an InferencePool that other clusters may use, or may still use until its drain time
+// ends. cmd writes it. Namespace and name are the pool's.
 type Export struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -186,8 +186,8 @@ type AddressPolicy struct {
 	Allowed, Denied []string // CIDRs; Denied overrides Allowed
 	Loopback        bool     // loopback may be allowed
 	ExternalName    bool     // Services of type ExternalName have endpoints
-	// Shared is set if the writers of objects do not trust each other, as on Kubernetes: then
-	// Occupants has the addresses of Services. Own is the Service in front of Penstock's processes,
+	// Shared is set if the writers of objects do not trust each other, as on Kubernetes. Occupants
+	// then have the addresses of Services. Own is the Service in front of Penstock's processes,
 	// "namespace/name", or "".
 	Shared bool
 	Own    string

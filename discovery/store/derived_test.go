@@ -9,7 +9,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store/storetest"
 )
 
-// Users change copies, while other goroutines read the stored objects.
+// Users change copies while other goroutines read the stored objects, so copies must share no
+// memory.
 func TestTables_CopiesShareNothing(t *testing.T) {
 	for _, kind := range store.Tables() {
 		obj, _ := storetest.Filled(kind)
@@ -23,7 +24,7 @@ func TestTables_CopiesShareNothing(t *testing.T) {
 	}
 }
 
-// shared returns the paths of the memory that two equal values share.
+// shared returns the paths at which two equal values share memory.
 func shared(a, b reflect.Value, path string) (out []string) {
 	switch a.Kind() {
 	case reflect.Pointer, reflect.Map, reflect.Slice:

@@ -10,13 +10,13 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// withFormer sets AccessPolicySpec.Former of policies in a batch whose other operations have been
-// applied (changes). It adds operations for other policies whose targets exist now, or have been
-// lost. The view before has the last revision, or what Recall has set.
+// withFormer sets AccessPolicySpec.Former of the policies in a batch, after the batch's other
+// operations (changes). It adds operations for other policies whose targets now exist, or were
+// lost. before is the last revision, or the objects from Recall.
 func (s *Store) withFormer(before *View, changes []Change, ops []Op) []Op {
 	now, recalled := &View{trees: s.now}, s.recalled != nil
 	added := s.successors(before, now, changes, recalled)
-	renamed := map[string]*v1alpha1.AccessPolicy{} // removed policies by name: the namespace may be mistyped
+	renamed := map[string]*v1alpha1.AccessPolicy{} // removed policies by name; a user may correct the namespace
 	for _, op := range ops {
 		if old, ok := AccessPolicies.Get(before, op.id); ok && op.obj == nil {
 			renamed[old.Name] = old
@@ -83,7 +83,7 @@ func (s *Store) noteAstray(ops []Op) {
 	}
 }
 
-// formerTargets returns the former targets of a policy p that replaces old, which may be nil.
+// formerTargets returns the former targets of a policy p that replaces old. old may be nil.
 func formerTargets(before, now *View, old, p *v1alpha1.AccessPolicy, added []v1alpha1.FormerTarget) (
 	former []v1alpha1.FormerTarget) {
 	if old == nil {
@@ -99,7 +99,7 @@ func formerTargets(before, now *View, old, p *v1alpha1.AccessPolicy, added []v1a
 		}
 	}
 	former = merged(former, added)
-	if p.Spec.Closed != 0 && old.Spec.Closed == 0 { // it closes what may be a target
+	if p.Spec.Closed != 0 && old.Spec.Closed == 0 { // a newly closed policy denies all that may be a target
 		return nil
 	}
 	return slices.DeleteFunc(former, func(f v1alpha1.FormerTarget) bool {
@@ -110,8 +110,9 @@ func formerTargets(before, now *View, old, p *v1alpha1.AccessPolicy, added []v1a
 	})
 }
 
-// restored returns the former targets of a policy that is new to this process. A section that was
-// lost while no process ran stands for the whole object, because its new name is unknown.
+// restored returns the former targets of a policy that is new to this process. If a section was
+// lost while no process ran, the whole object is a target, because the section's new name is
+// unknown.
 func restored(now *View, p *v1alpha1.AccessPolicy) (former []v1alpha1.FormerTarget) {
 	for _, f := range p.Spec.Former {
 		inForce := f.InForce
@@ -147,8 +148,8 @@ const (
 	maxSection = 253
 )
 
-// RestoreFormer sets the former targets of a policy from its status. All are in its own namespace,
-// so a writer of the status cannot gate another namespace.
+// RestoreFormer sets a policy's former targets from its status. All are in the policy's namespace,
+// so that writers of the status cannot gate other namespaces.
 func RestoreFormer(p *v1alpha1.AccessPolicy) {
 	p.Spec.Former = nil
 	for _, t := range p.Status.Targets {
@@ -182,8 +183,8 @@ func Astray(r Reader, p *v1alpha1.AccessPolicy) bool {
 	})
 }
 
-// Sections returns the listeners of a Gateway, or the named rules of a route, and whether the
-// object exists. It knows the kinds that an AccessPolicy may target.
+// Sections returns the listeners of a Gateway, or the named rules of a route. exists is false if
+// the object does not exist, or if its kind is no target of AccessPolicies.
 func Sections(r Reader, target report.Ref) (names []string, exists bool) {
 	rule := func(name *gatewayv1.SectionName) {
 		if name != nil {

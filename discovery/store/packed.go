@@ -11,15 +11,15 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// packing is a compact form of a kind's objects. A table of very many objects keeps that form: an
-// APIKey takes 900 bytes as a Go value, and 80 packed.
+// packing is a compact form of objects, for kinds with very many objects: an APIKey takes 900 bytes
+// as a Go value, and 80 packed.
 type packing[T Object] struct {
 	pack   func(T) any
 	unpack func(any) T
 }
 
-// packedKey has, in this order, one byte that is 1 for the kind's own TypeMeta, the namespace, the
-// name and the hashes, and the other fields as a keyRest in JSON if there are any.
+// packedKey has, in this order: a byte that is 1 if the TypeMeta is the kind's own; the namespace;
+// the name; the hashes; and, if there are other fields, a keyRest in JSON.
 type packedKey string
 
 type keyRest struct {
@@ -30,7 +30,7 @@ type keyRest struct {
 
 var keyType = metav1.TypeMeta{APIVersion: v1alpha1.Group + "/" + v1alpha1.Version, Kind: "APIKey"}
 
-// packKeys keeps a key as it is if its packed form would lose anything, such as fractions of a
+// packKeys does not pack a key whose packed form would lose something, such as fractions of a
 // second.
 var packKeys = &packing[*v1alpha1.APIKey]{
 	pack: func(k *v1alpha1.APIKey) any {

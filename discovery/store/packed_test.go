@@ -20,7 +20,7 @@ func apiKey(edit func(*v1alpha1.APIKey)) *v1alpha1.APIKey {
 	return k
 }
 
-// A field that the compact form of an object lost would change whom a key lets in.
+// If an object lost a field in its compact form, its key could let in other requests.
 func TestPacked_ObjectsComeBackAsTheyWere(t *testing.T) {
 	hash := strings.Repeat("0123456789abcdef", 4)
 	filled, _ := storetest.Filled(store.APIKeys)
@@ -56,7 +56,8 @@ func TestPacked_ObjectsComeBackAsTheyWere(t *testing.T) {
 	}
 }
 
-// A typical key takes the compact form: a table of them would otherwise need ten times the memory.
+// A typical key must take the compact form. Otherwise a table of keys would need ten times the
+// memory.
 func TestPacked_TypicalKeysAreCompact(t *testing.T) {
 	k := apiKey(func(k *v1alpha1.APIKey) {
 		k.APIVersion, k.Kind = "penstock.dev/v1alpha1", "APIKey"
@@ -69,7 +70,8 @@ func TestPacked_TypicalKeysAreCompact(t *testing.T) {
 	}
 }
 
-// An empty list permits nothing, and no list permits everything: one after the other is a change.
+// An empty list permits nothing, but a missing list permits everything. So replacing one by the
+// other is a change.
 func TestStore_EmptyListInPlaceOfNoneIsAChange(t *testing.T) {
 	s := store.New()
 	policy := func(members []string) *v1alpha1.AccessPolicy {

@@ -55,7 +55,8 @@ func (b *backendKeys) add(ref gatewayv1.BackendRef) {
 	}
 }
 
-// The key of a rule for all models has the model "".
+// rewrittenModels returns the ModelKeys of a rewrite. A rule without matches is for all models, and
+// has the model "".
 func rewrittenModels(m *llmd.InferenceModelRewrite) (keys []string) {
 	if m.Spec.PoolRef == nil {
 		return nil

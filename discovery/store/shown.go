@@ -23,15 +23,15 @@ import (
 type way int
 
 const (
-	undecided way = iota // hidden, and a test fails
-	whole                // shown by the decisions about the field's type
+	undecided way = iota // hidden, and TestShow_EveryFieldIsDecided fails
+	whole                // by the decisions about the field's type
 	hidden
-	naming       // names of objects, shown because they identify objects
-	lengths      // keys and lengths of a map's values, or the length of bytes; certificates as text
-	certificates // the certificates of a PEM text
+	naming       // names of objects, which identify objects
+	lengths      // only the keys of a map and the lengths of its values, or the length of bytes; certificates as text
+	certificates // only the certificates of a PEM text
 	named        // shown unless the field Name names a credential
 	annotated    // a map of texts, without credentials and kubectl's copy of the object
-	origin       // only the scheme and the host of a URL are shown
+	origin       // only the scheme and host of a URL
 )
 
 type part struct {
@@ -72,7 +72,7 @@ func byType(lists ...[]decision) map[reflect.Type]map[string]way {
 	return all
 }
 
-// values are types that are shown in the JSON form that they define.
+// values are types that are shown in their own JSON form.
 var values = []reflect.Type{
 	reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime](), reflect.TypeFor[metav1.Duration](),
 	reflect.TypeFor[resource.Quantity](),
@@ -80,9 +80,8 @@ var values = []reflect.Type{
 	reflect.TypeFor[v1alpha1.DeviceCount](),
 }
 
-// Show returns the JSON of an object for pages and commands. It has the fields that the decision
-// about the type shows (decisions.go), without credentials in a form that package credential
-// recognizes.
+// Show returns an object's JSON for pages and commands: the fields that decisions.go shows for the
+// type, without credentials that package credential recognizes.
 func Show(obj Object) (json.RawMessage, error) {
 	out, ok := show(reflect.ValueOf(obj))
 	if !ok {
@@ -148,7 +147,7 @@ func show(v reflect.Value) (any, bool) {
 		return showStruct(v)
 	case reflect.Slice, reflect.Array:
 		if t.Elem().Kind() == reflect.Uint8 {
-			return nil, false // bytes may be any text, so they need a decision
+			return nil, false // bytes may be any text, so they need their own decision
 		}
 		out := make([]any, v.Len())
 		for i := range out {
@@ -233,7 +232,7 @@ func showField(how way, parent, v reflect.Value) (any, bool) {
 	case annotated:
 		out := map[string]string{}
 		for each := v.MapRange(); each.Next(); {
-			// kubectl apply copies the whole object into the omitted annotation
+			// this annotation, which kubectl apply writes, is a copy of the object
 			if name := each.Key().String(); name != corev1.LastAppliedConfigAnnotation {
 				out[name] = credential.Value(name, each.Value().String())
 			}

@@ -29,7 +29,7 @@ func TestShow_SecretFieldsAreNotPrinted(t *testing.T) {
 	}
 }
 
-// A visible field hides a credential that a user has written into it.
+// A visible field must hide credentials that users write into it.
 func TestShow_CredentialsWithinTextsAreNotPrinted(t *testing.T) {
 	for _, kind := range store.Tables() {
 		obj, texts := storetest.WithCredentials(kind)
@@ -46,7 +46,7 @@ func TestShow_CredentialsWithinTextsAreNotPrinted(t *testing.T) {
 	}
 }
 
-// These fields are secret regardless of the decisions.
+// These fields are secret whatever the decisions state.
 func TestShow_KeysAreNotPrinted(t *testing.T) {
 	for _, field := range []struct {
 		kind store.Kind

@@ -30,7 +30,7 @@ type Op struct {
 		keys(id string, obj any) []IndexKey
 	}
 	id  string
-	obj any // as the table keeps it; nil: delete
+	obj any // in the table's form (Pack); nil: delete
 }
 
 // Kind returns the name of the operation's table.
@@ -66,12 +66,12 @@ type Store struct {
 	mu   sync.Mutex
 	n    uint64
 	now  trees
-	last trees // a snapshot of now, shared by the Views of revision n
+	last trees // a snapshot of now, shared by all Views of revision n
 	subs map[*Subscription]struct{}
 
-	astray   map[string]bool       // AccessPolicies with former targets
-	gone     map[report.Ref]Object // their lost targets
-	recalled trees                 // of Recall; nil after the next Apply
+	astray   map[string]bool       // AccessPolicies that have former targets
+	gone     map[report.Ref]Object // the lost targets of AccessPolicies
+	recalled trees                 // objects from Recall; nil after the next Apply
 }
 
 // New makes an empty store with all Tables.
@@ -132,8 +132,8 @@ func (s *Store) Apply(ops ...Op) (Revision, error) {
 }
 
 // Recall names objects that existed when an earlier process ended. The next Apply compares with
-// them, so that an AccessPolicy whose target was lost meanwhile has former targets, as if the
-// process had run. Readers never see the objects.
+// them: an AccessPolicy whose target was lost meanwhile gets former targets. Readers never see
+// these objects.
 func (s *Store) Recall(ops ...Op) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -276,7 +276,7 @@ func (sub *Subscription) Next(ctx context.Context) ([]Revision, *View, error) {
 	}
 }
 
-// Ready has an element after a revision was queued. By then, Pending may have emptied the queue.
+// Ready has an element after a revision was queued. Pending may have emptied the queue since.
 func (sub *Subscription) Ready() <-chan struct{} { return sub.wake }
 
 // Pending returns the queued revisions and a view. It does not wait.

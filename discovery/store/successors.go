@@ -16,26 +16,27 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// A target of an AccessPolicy that no longer exists may have been renamed. What stands in its place
-// then becomes a former target (AccessPolicySpec.Former), which stays gated:
-//   - for a listener or a rule: what is new in the object, until the target exists again. A
-//     listener that moves into a ListenerSet counts, too. A new rule without a name counts as the
-//     whole route, because only a name identifies a rule;
-//   - for an object: objects of its kind and namespace that take over its requests (takesOver). A
-//     new route does if it may get one of them, because its matches may be edited with its name.
+// If a target of an AccessPolicy disappears, it may have been renamed. Whatever takes its place
+// becomes a former target (AccessPolicySpec.Former) and stays gated:
+//   - in place of a listener or a rule: new listeners and rules of the object, until the target
+//     exists again. A listener that moves into a ListenerSet counts, too. A new rule without a name
+//     counts as the whole route, because only a name identifies a rule;
+//   - in place of an object: objects of its kind and namespace that take over its requests
+//     (takesOver). A new route counts even if it may only get one of the requests, because its
+//     matches may have been edited together with its name.
 //
-// The lost target is also a former target, so that a restart does not forget the loss.
+// The lost target is a former target, too, because a restart must not forget the loss.
 
-// maxFormer bounds the former targets of a policy. Beyond it, missing targets are dropped.
+// maxFormer bounds a policy's former targets. Beyond it, missing targets are dropped.
 const maxFormer = 64
 
 type succession struct {
 	before, now *View
-	gone        map[report.Ref]Object // lost objects of earlier batches; successions add to it
+	gone        map[report.Ref]Object // lost targets of earlier batches; succession adds to them
 	added       map[string][]v1alpha1.FormerTarget
 }
 
-// successors returns the former targets that a batch adds, by policy of the view before.
+// successors returns the former targets that a batch adds, by the policy's ID.
 func (s *Store) successors(before, now *View, changes []Change, recalled bool) map[string][]v1alpha1.FormerTarget {
 	if before.trees[[2]string{AccessPolicies.Kind(), ByID}].Len() == 0 {
 		return nil
@@ -69,7 +70,7 @@ func (s *Store) successors(before, now *View, changes []Change, recalled bool) m
 	return x.added
 }
 
-// changedTargets returns the objects that a policy may target and whose sections a change concerns.
+// changedTargets returns the possible targets of policies whose sections a change may affect.
 func changedTargets(before, now *View, c Change) (refs []report.Ref) {
 	switch c.Table {
 	case Gateways.Kind(), HTTPRoutes.Kind(), GRPCRoutes.Kind(), InferencePools.Kind():
@@ -116,8 +117,7 @@ func (x *succession) add(p *v1alpha1.AccessPolicy, targets ...v1alpha1.FormerTar
 	}
 }
 
-// lost calls f for each policy and target that a batch, or an earlier one, has removed from an
-// object, or with it.
+// lost calls f for each policy with a target at ref that this batch or an earlier one removed.
 func (x *succession) lost(ref report.Ref, f func(*v1alpha1.AccessPolicy, v1alpha1.FormerTarget)) {
 	key := TargetKey(ref.Kind, ref.Namespace, ref.Name)
 	for _, p := range AccessPolicies.By(x.before, ByTarget, key) {
@@ -168,7 +168,8 @@ func (x *succession) lose(ref report.Ref) {
 	})
 }
 
-// create gates a new object in place of objects that earlier batches removed.
+// create makes a new object a former target if it takes over requests of objects that earlier
+// batches removed.
 func (x *succession) create(ref report.Ref) {
 	o := targetObject(x.now, ref)
 	if o == nil || targetObject(x.before, ref) != nil {
@@ -181,8 +182,8 @@ func (x *succession) create(ref report.Ref) {
 	}
 }
 
-// alike returns the objects that take over the requests of a removed one. Of two routes with a
-// common match only one gets requests, so also a route that existed before takes them over.
+// alike returns the objects that take over the requests of a removed object. For routes it includes
+// older ones: of two routes with a common match only one gets requests.
 func (x *succession) alike(ref report.Ref, old Object) (list []Object) {
 	consider := func(o Object, routes bool) {
 		r := report.Ref{Group: ref.Group, Kind: ref.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}
@@ -216,8 +217,8 @@ func (x *succession) alike(ref report.Ref, old Object) (list []Object) {
 	return list
 }
 
-// inPlace returns the target in o that has the place of t: the section of the same name, or the
-// whole object.
+// inPlace returns the target in o that corresponds to t: the section of the same name or, without
+// one, the whole object.
 func (x *succession) inPlace(t v1alpha1.FormerTarget, o Object) v1alpha1.FormerTarget {
 	t.Namespace, t.Name = o.GetNamespace(), o.GetName()
 	if !TargetExists(x.now, t) {
@@ -306,7 +307,7 @@ func served(o Object) (out requests) {
 	}
 	for i := range out.rules {
 		if len(out.rules[i].matches) == 0 {
-			out.rules[i].matches = []any{nil} // everything
+			out.rules[i].matches = []any{nil} // matches every request
 		}
 	}
 	return out
@@ -321,8 +322,8 @@ func unnamedRuleIsNew(before, now Object) bool {
 	})
 }
 
-// takesOver reports whether requests that old served may reach o: the two have a listener, a match
-// of one host, or their servers in common. For a fresh route it suffices that hosts and paths meet.
+// takesOver reports whether requests that old served may now reach o: the two share a listener, a
+// match of a host, or servers. For a fresh route, overlapping hosts and paths are enough.
 func takesOver(o, old Object, fresh bool) bool {
 	switch o := o.(type) {
 	case *gatewayv1.Gateway:
@@ -357,14 +358,14 @@ func hostsMeet(a, b gatewayv1.Hostname) bool {
 	return x == y || within(x, y) || within(y, x)
 }
 
-// pathsMeet reports whether a path may match both matches of routes. Other parts of matches, and
-// regular expressions, may meet.
+// pathsMeet reports whether a path may match both matches of routes. Regular expressions and other
+// parts of matches count as overlapping.
 func pathsMeet(a, b any) bool {
 	x, y := pathOf(a), pathOf(b)
 	return strings.HasPrefix(x, y) || strings.HasPrefix(y, x)
 }
 
-// pathOf returns the beginning of the paths of an HTTPRoute's match.
+// pathOf returns the prefix of the paths that an HTTPRoute's match accepts.
 func pathOf(match any) string {
 	m, ok := match.(gatewayv1.HTTPRouteMatch)
 	if !ok || m.Path == nil || m.Path.Value == nil ||

@@ -38,7 +38,7 @@ type Table[T Object] struct {
 	clusterWide bool
 	indexes     []Index[T]
 	packed      *packing[T] // optional; a packed kind has no indexes
-	exact       bool        // an empty list in an object means something else than no list
+	exact       bool        // an empty list in an object differs from a missing list
 }
 
 func (t *Table[T]) same(a, b any) bool {
@@ -185,14 +185,14 @@ type Kind interface {
 	keys(id string, obj any) []IndexKey
 }
 
-// IndexKey is one key of one index. A read depends on a change if they have an IndexKey in common.
+// IndexKey is one key of one index. A change affects a read if both have this IndexKey.
 type IndexKey struct{ Index, Key string }
 
 // Keys implements Kind.
 func (t *Table[T]) Keys(obj Object) []IndexKey { return t.keys(ID(obj), obj) }
 
-// keys reuses the string of the primary key for equal keys, to save memory: translation keeps a key
-// while rows depend on it.
+// keys reuses the primary key's string for equal keys, because translation keeps a key while rows
+// depend on it.
 func (t *Table[T]) keys(id string, obj any) []IndexKey {
 	keys := []IndexKey{{ByID, id}, {ByAll, ""}}
 	if len(t.indexes) == 0 {

@@ -26,8 +26,8 @@ const (
 	ByNamespace = "namespace"
 	// ByName has the name of a pool or import.
 	ByName = "name"
-	// ByLabel has "namespace key=value" for each label. A reader finds the candidates for a
-	// selector by its first pair.
+	// ByLabel has "namespace key=value" for each label. A reader looks up a selector's first pair
+	// to find candidates.
 	ByLabel = "label"
 	// ByParent has "namespace/name" of each parent Gateway of a route or ListenerSet.
 	ByParent = "parent"
@@ -53,8 +53,8 @@ const (
 	ByModel = "model"
 	// ByImport has "namespace/name" of an Offer's import.
 	ByImport = "import"
-	// ByMention has the name of a Host, like ByID. A read of a Host by ByID marks the name as used,
-	// so the name is resolved. A reader that only reports about names without traffic uses
+	// ByMention has the name of a Host, like ByID. Reading a Host by ByID marks its name as used,
+	// so that it is resolved. Readers that need no resolution, such as reports on names, use
 	// ByMention.
 	ByMention = "mention"
 	// ByAddresses indexes an Occupant by each list (AddressesKey) that translation reads and that
@@ -202,7 +202,7 @@ var (
 			byNamespace[*v1alpha1.PoolPolicy](),
 			{ByTarget, func(p *v1alpha1.PoolPolicy) []string {
 				if p.Spec.TargetRef.Name == "" {
-					return nil // the policy applies only to routes
+					return nil // this policy applies only to routes
 				}
 				kind := p.Spec.TargetRef.Kind
 				if kind == "" {

@@ -18,14 +18,15 @@ func less(a, b entry) bool {
 	return a.id < b.id
 }
 
-// A tree and its copy share the nodes that neither has modified since. So a View is cheap.
+// tree is copy-on-write: a copy shares all nodes that neither has modified since, so a View is
+// cheap.
 type tree = btree.BTreeG[entry]
 
-// degree is the degree of the trees: a write copies a node of up to 2*degree-1 entries on each
-// level (BenchmarkIndex).
+// degree limits the cost of a write, which copies a node of up to 2*degree-1 entries on each level
+// (BenchmarkIndex).
 const degree = 8
 
-// The tree needs no locks: Store.mu orders the writers, and each reader has a copy.
+// newTree makes a tree without locks: Store.mu orders the writers, and each reader has a copy.
 func newTree() *tree {
 	return btree.NewBTreeGOptions(less, btree.Options{Degree: degree, NoLocks: true})
 }

@@ -46,8 +46,8 @@ type Config struct {
 	// calls Exceeded, if that is set.
 	Limits   Limits
 	Exceeded func(peer, problem string)
-	// Received, if set, returns how long the acknowledgement of a part waits if another part
-	// follows.
+	// Received, if set, returns how long to delay the acknowledgement of a part that is not the
+	// last.
 	Received func(peer string, in Received) time.Duration
 	// Now is the clock for certificates; nil: time.Now.
 	Now func() time.Time
@@ -64,7 +64,8 @@ type Received struct {
 	Dropped error
 }
 
-// Connect returns a connection to the process at an address. Its first stream dials the process.
+// Connect returns a connection to the process at an address. The connection dials when its first
+// stream opens.
 type Connect func(address string, with credentials.TransportCredentials) (Connection, error)
 
 // Connection is a connection to a peer. *grpc.ClientConn implements it.
@@ -128,14 +129,13 @@ func (c *Channel) SetPeers(addresses ...string) {
 	c.notify()
 }
 
-// mu is held.
+// The caller holds mu.
 func (c *Channel) notify() {
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
 
-// until calls the function `holds` with mu held, again after each change. It returns when holds
-// returns true or ctx ends.
+// until waits until holds() is true or ctx ends. It calls holds with mu held, after each change.
 func (c *Channel) until(ctx context.Context, holds func() bool) error {
 	for {
 		c.mu.Lock()
@@ -152,7 +152,8 @@ func (c *Channel) until(ctx context.Context, holds func() bool) error {
 	}
 }
 
-// Synced waits until the snapshots of all reachable peers are in effect, or ctx ends. It needs Run.
+// Synced waits until the snapshots of all reachable peers are in effect, or ctx ends. Run must be
+// running.
 func (c *Channel) Synced(ctx context.Context) error {
 	if err := c.until(ctx, func() bool {
 		for _, p := range c.peers {

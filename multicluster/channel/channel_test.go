@@ -39,7 +39,7 @@ func start(t *testing.T, address string, peers ...string) *process {
 		t.Fatal(err)
 	}
 	p := &process{t: t, address: l.Addr().String(), received: map[string]string{}}
-	// no test depends on the machine's speed
+	// the timeout is long, so that a slow machine cannot exceed it
 	p.Channel = New(Config{Peers: peers, AckTimeout: time.Minute, GracePeriod: 100 * time.Millisecond})
 	p.topic = p.Topic("things")
 	p.topic.Subscribe(p.receive)
@@ -105,7 +105,7 @@ func eventually(t *testing.T, what string, ok func() bool, got func() string) {
 func TestPeers_SyncedBeforeServing(t *testing.T) {
 	a := start(t, "127.0.0.1:0")
 	a.topic.Publish(Item{Key: "x", Value: []byte("1")}, Item{Key: "y", TTL: time.Hour})
-	b := start(t, "127.0.0.1:0", a.address, "127.0.0.1:1") // the second has no listener
+	b := start(t, "127.0.0.1:0", a.address, "127.0.0.1:1") // nothing listens at the second address
 	if err := b.Synced(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestPeers_FrozenPeerIsNotWaitedForForever(t *testing.T) {
 	b.hold = func(context.Context) { <-frozen }
 	b.mu.Unlock()
 	a.topic.Publish(Item{Key: "x"})
-	if err := a.topic.Acknowledged(t.Context()); err != nil { // must return
+	if err := a.topic.Acknowledged(t.Context()); err != nil { // must return before the timeout
 		t.Fatal(err)
 	}
 	a.topic.Publish(Item{Key: "y"})
@@ -222,8 +222,8 @@ func TestPeers_OneListForAllAndItMayChange(t *testing.T) {
 	eventually(t, "a process that is its own only peer is isolated", a.Isolated, func() string { return "" })
 }
 
-// Of two processes one subscribes to the other first. Items published meanwhile must not count as
-// acknowledged.
+// Only one of two processes has subscribed to the other. Items published meanwhile must not count
+// as acknowledged.
 func TestPeers_ConnectedPeerThatSubscribesLateIsWaitedFor(t *testing.T) {
 	a := start(t, "127.0.0.1:0")
 	b := start(t, "127.0.0.1:0", a.address)
@@ -244,7 +244,7 @@ func TestPeers_ConnectedPeerThatSubscribesLateIsWaitedFor(t *testing.T) {
 	}
 }
 
-// A topic of events keeps no items for later subscribers: they get a snapshot.
+// A topic of events has no items for later subscribers. They get a snapshot instead.
 func TestPeers_SnapshotOnceForEachSubscriber(t *testing.T) {
 	a := start(t, "127.0.0.1:0")
 	made := make(chan struct{}, 10)
@@ -273,13 +273,13 @@ func TestPeers_SnapshotOnceForEachSubscriber(t *testing.T) {
 	eventually(t, "the subscriber is gone", func() bool { return !a.topic.Subscribed() }, func() string { return "" })
 }
 
-// A process also has its own address.
-// A subscriber receives only visible items, and no signal of hidden changes.
+// A process's own address is in its list, too. A subscriber receives only visible items, and no
+// signal of hidden changes.
 func TestTopic_HiddenItemsAreNotSent(t *testing.T) {
 	a := start(t, "127.0.0.1:0")
 	var mu sync.Mutex
 	hidden := true
-	a.Channel.mu.Lock() // it already runs
+	a.Channel.mu.Lock() // the channel already runs
 	a.topic.Visible(func(_, key string) bool {
 		mu.Lock()
 		defer mu.Unlock()

@@ -13,8 +13,8 @@ type edit struct {
 
 const keptEdits = 256
 
-// note may drop old edits. A subscriber that needs a dropped edit compares all items (walk.all).
-// Channel.mu is held.
+// note records an edit. It may drop old edits: a subscriber that needs one then compares all items
+// (walk.all). The caller holds Channel.mu.
 func (t *Topic) note(key string) {
 	t.edits = append(t.edits, edit{t.seq, key})
 	if len(t.edits) > 2*len(t.items)+keptEdits {
@@ -24,8 +24,8 @@ func (t *Topic) note(key string) {
 	}
 }
 
-// since returns false if edits after seq were dropped, or Judge was called after seq. Channel.mu is
-// held.
+// since returns the edits after seq. It returns false if some were dropped, or if Judge was called
+// after seq. The caller holds Channel.mu.
 func (t *Topic) since(seq uint64) (edits []edit, ok bool) {
 	if seq < t.forgotten || seq < t.judged {
 		return nil, false
@@ -33,8 +33,8 @@ func (t *Topic) since(seq uint64) (edits []edit, ok bool) {
 	return t.edits[sort.Search(len(t.edits), func(i int) bool { return t.edits[i].seq > seq }):], true
 }
 
-// Judge applies the filter of Topic.Visible to all items again. It sends items that have become
-// visible, and retracts items that no longer are.
+// Judge applies the filter of Topic.Visible to all items again. It sends newly visible items and
+// retracts hidden ones.
 func (t *Topic) Judge() {
 	t.channel.mu.Lock()
 	defer t.channel.mu.Unlock()
@@ -45,7 +45,7 @@ func (t *Topic) Judge() {
 	}
 }
 
-// Channel.mu is held.
+// The caller holds Channel.mu.
 func (t *Topic) flush(before uint64) {
 	edits, all := t.since(before)
 	concerns, passed := t.concerned(edits), false
@@ -64,7 +64,7 @@ func (t *Topic) flush(before uint64) {
 	}
 }
 
-// Channel.mu is held.
+// The caller holds Channel.mu.
 func (t *Topic) concerned(edits []edit) func(*subscriber, *subscription) bool {
 	if t.receiver == nil {
 		return func(s *subscriber, sub *subscription) bool {
@@ -78,7 +78,7 @@ func (t *Topic) concerned(edits []edit) func(*subscriber, *subscription) bool {
 	return func(s *subscriber, _ *subscription) bool { return names[s.name] }
 }
 
-// Channel.mu is held while a walk is in use.
+// A walk collects the items and retractions of one response. Channel.mu is held throughout.
 type walk struct {
 	topic *Topic
 	to    *subscriber
@@ -108,7 +108,7 @@ func (w *walk) edited(edits []edit) {
 			continue
 		}
 		switch it, ok := w.topic.items[e.key]; {
-		case ok && it.seq != e.seq: // a later edit has the same item
+		case ok && it.seq != e.seq: // a later edit of the same key follows
 		case ok && w.topic.shows(w.to, e.key):
 			w.put(e.key, it)
 		default:

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// The cost of a publication depends on its items: other items are not judged, and a subscriber that
-// may not receive it is not woken. An item with one receiver is judged for that one alone.
+// A publication costs only as much as its items: the filter does not judge other items, subscribers
+// that may not receive it do not wake, and an item with one receiver is judged for that receiver
+// alone.
 func TestTopic_APublicationCostsWhatItPublishes(t *testing.T) {
 	t.Run("any receivers", func(t *testing.T) { publicationCosts(t, nil, 20) })
 	t.Run("one receiver", func(t *testing.T) {
@@ -32,7 +33,7 @@ func publicationCosts(t *testing.T, receiver func(key string) string, most int) 
 			wake: make(chan struct{}, 1)}
 		subscribers[name], c.subscribers[s] = s, struct{}{}
 	}
-	// next returns what the subscriber is sent if it was woken, and acknowledges it.
+	// next returns what a subscriber that woke is sent, and acknowledges it.
 	next := func(name string) (got string) {
 		s := subscribers[name]
 		select {
@@ -48,7 +49,7 @@ func publicationCosts(t *testing.T, receiver func(key string) string, most int) 
 			slices.Sort(put)
 			got += fmt.Sprintf("%d put %.40s, removed %v", len(put), strings.Join(put, " "), r.GetRemovedResources())
 			c.request(s, &request{TypeUrl: "things", ResponseNonce: r.GetNonce()})
-			<-s.wake // by the acknowledgement
+			<-s.wake // the acknowledgement woke it
 		}
 		return got
 	}
@@ -78,7 +79,7 @@ func publicationCosts(t *testing.T, receiver func(key string) string, most int) 
 	if judged > most {
 		t.Errorf("%d items were judged for 3 publications and 2 retractions, want at most %d", judged, most)
 	}
-	for range 5 { // more than are kept
+	for range 5 { // more edits than are kept
 		topic.Publish(items...)
 	}
 	topic.Retract("a/009")
@@ -90,8 +91,8 @@ func publicationCosts(t *testing.T, receiver func(key string) string, most int) 
 	expect("judged", "a", "0 put , removed [a/010]")
 }
 
-// The next response waits for the acknowledgement of the last one, even of the snapshot of an empty
-// topic: otherwise a peer ends the stream.
+// A response waits for the acknowledgement of the previous one, even if that was the snapshot of an
+// empty topic. Otherwise the peer ends the stream.
 func TestTopic_OneResponseIsInFlight(t *testing.T) {
 	c := New(Config{})
 	topic := c.Topic("things")

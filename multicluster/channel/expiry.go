@@ -15,10 +15,10 @@ import (
 var errExpired = status.Error(codes.Unauthenticated,
 	"the certificate of this connection has expired: connect again with its successor")
 
-// expiryCheck bounds one wait for an expiry, because the clock may be set meanwhile.
+// expiryCheck bounds one wait for an expiry: the system clock may be adjusted during the wait.
 const expiryCheck = time.Minute
 
-// expires returns the earliest expiry of the certificates at a call's other end; zero: never.
+// expires returns the earliest expiry of the peer's certificates; zero: never.
 func expires(ctx context.Context) (first time.Time) {
 	from, ok := grpcpeer.FromContext(ctx)
 	if !ok {

@@ -22,8 +22,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// certificates issues the certificates of two processes, on a clock that tests set. A process
-// presents a new one in each handshake.
+// certificates issues certificates for two processes, on a clock that tests set. Each handshake
+// presents a new certificate.
 type certificates struct {
 	t          *testing.T
 	past       atomic.Int64 // how far the clock is ahead
@@ -56,7 +56,7 @@ func (c *certificates) server(life time.Duration) credentials.TransportCredentia
 
 func (c *certificates) client(life time.Duration) credentials.TransportCredentials {
 	return credentials.NewTLS(&tls.Config{
-		MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, Time: c.now, // the signer does not matter here
+		MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, Time: c.now, // any signer is accepted
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return c.issue(life) },
 	})
 }
@@ -88,7 +88,7 @@ func (c *certificates) secured(life, clientLife time.Duration, peers ...string) 
 	return p
 }
 
-// A process with a stolen key leaves the channel when its certificate expires; a process that
+// A process with a stolen key leaves the channel when its certificate expires. A process that
 // renews its certificate loses nothing.
 func TestPeers_StreamEndsWithCertificateAndItsSuccessorOpensAnother(t *testing.T) {
 	for name, life := range map[string]struct{ server, client time.Duration }{
@@ -116,7 +116,7 @@ func TestPeers_StreamEndsWithCertificateAndItsSuccessorOpensAnother(t *testing.T
 	}
 }
 
-// The publisher does not rely on the subscriber to end the stream.
+// The publisher ends the stream even if the subscriber does not.
 func TestPeers_ExpiredCertificateReceivesNothing(t *testing.T) {
 	c := &certificates{t: t}
 	a := c.secured(1000*time.Hour, time.Hour)
@@ -134,7 +134,7 @@ func TestPeers_ExpiredCertificateReceivesNothing(t *testing.T) {
 			return err
 		}
 		s := &clientStream{ClientStream: raw}
-		// Recv has the status of an ended stream
+		// the status of an ended stream comes from Recv
 		if err := s.Send(&request{TypeUrl: "things"}); err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}

@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// retryInterval is short, so that a starting process is found at once.
+	// retryInterval is short, so that this process quickly connects to a starting peer.
 	retryInterval = 100 * time.Millisecond
 	// shortestPause is the first pause after a stream that ended because of the peer's messages.
 	// Each further pause is twice as long, up to longestPause.
@@ -45,7 +45,8 @@ type peer struct {
 	self    bool
 	seen    time.Time       // when the process was last connected, or became a peer
 	synced  map[string]bool // topics whose snapshot is in effect; nil: not connected
-	// versions are by topic and key. A topic has no versions before its snapshot or after an error.
+	// versions are keyed by topic, then by key. A topic has none before its snapshot or after an
+	// error.
 	versions map[string]map[string]string
 	logs     quota
 }
@@ -89,11 +90,11 @@ func (c *Channel) topicsByName() map[string]*Topic {
 	return maps.Clone(c.topics)
 }
 
-// errRedial asks for a new connection to an unreachable peer. ResetConnectBackoff of grpc-go 1.85
-// is not used: it races with the resolver.
+// errRedial asks for a new connection to a peer that is reachable again. ResetConnectBackoff of
+// grpc-go 1.85 races with the resolver.
 var errRedial = errors.New("the peer is back")
 
-// c.mu is held.
+// The caller holds c.mu.
 func (c *Channel) dialAgain() {
 	for _, p := range c.peers {
 		if p.redial != nil && p.conn.GetState() == connectivity.TransientFailure {
@@ -132,7 +133,7 @@ func (c *Channel) connect(peer string, with credentials.TransportCredentials) (C
 				Jitter: 0.2},
 			MinConnectTimeout: connectTimeout,
 		}),
-		// Detects a process that is frozen but still connected.
+		// Keepalive detects a process that is frozen but still connected.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 3 * time.Second}),
 	}
 	if c.cfg.Dial != nil {
@@ -218,7 +219,7 @@ type violation struct{ error }
 
 func (v violation) Unwrap() error { return v.error }
 
-// gRPC returns Internal for undecodable messages.
+// exceeded includes Internal, because gRPC returns it for undecodable messages.
 func exceeded(err error) bool {
 	switch status.Code(err) {
 	case codes.ResourceExhausted, codes.Internal, codes.InvalidArgument:
@@ -254,7 +255,8 @@ func (c *Channel) read(ctx context.Context, p *peer, conn Connection, connected 
 	topics, tried := maps.Clone(c.topics), p.tried
 	p.redial = end
 	c.mu.Unlock()
-	// The first attempt fails at once if the peer does not listen. Synced relies on this.
+	// The first attempt fails at once if the peer does not listen, because Synced must not wait for
+	// that peer.
 	raw, err := conn.NewStream(ctx, &stream, method,
 		grpc.ForceCodecV2(newBounded(responseShape, c.cfg.Limits.items())),
 		grpc.MaxCallRecvMsgSize(c.cfg.Limits.message()), grpc.WaitForReady(tried))
@@ -315,8 +317,8 @@ func (c *Channel) read(ctx context.Context, p *peer, conn Connection, connected 
 		if err != nil {
 			return violation{fmt.Errorf("topic %s: %w", f.topic.name, err)}
 		}
-		// The peer sends the next message of this topic after this acknowledgement. Other topics do
-		// not wait.
+		// The acknowledgement lets the peer send this topic's next message. Other topics do not
+		// wait for it.
 		delivering.Go(func() {
 			if whole == nil {
 				if !Pause(ctx, wait) {
@@ -327,7 +329,7 @@ func (c *Channel) read(ctx context.Context, p *peer, conn Connection, connected 
 				return
 			}
 			f.inEffect.Store(true)
-			_ = send(&request{TypeUrl: f.topic.name, ResponseNonce: r.GetNonce()}) // if it fails, Recv fails, too
+			_ = send(&request{TypeUrl: f.topic.name, ResponseNonce: r.GetNonce()}) // Recv reports a failed send
 		})
 	}
 }
@@ -411,7 +413,7 @@ func (c *Channel) receive(ctx context.Context, p *peer, f *followed, r *response
 	return err
 }
 
-// Channel.mu is held.
+// The caller holds Channel.mu.
 func (p *peer) note(t *Topic, r *response, snapshot bool, err error) {
 	switch {
 	case !t.resumes:

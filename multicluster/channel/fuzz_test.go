@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// FuzzMirror_EqualsReference: after any updates of three peers, some with undecodable values, a
-// Mirror equals a reference of maps, and its changes add up to the same.
+// FuzzMirror_EqualsReference applies updates of three peers, some with undecodable values. A Mirror
+// must equal a reference of maps, and its changes must add up to the same.
 func FuzzMirror_EqualsReference(f *testing.F) {
 	f.Add([]byte("sa1b2.pa3.d.sa1."), uint8(0))
 	f.Add([]byte("sa1b2.da.sb3.p-a.s."), uint8(1))
@@ -90,9 +90,9 @@ func FuzzMirror_EqualsReference(f *testing.F) {
 	})
 }
 
-// updates reads a program: s is a snapshot, p an update, d a disconnection; each until a full stop.
-// A letter and a byte are an item, a minus and a letter a retraction. The peer is the number of the
-// update, modulo three; in capitals it is the first one.
+// updates parses a program. s begins a snapshot, p an update, d a disconnection; a full stop ends
+// each. In it, a letter and a byte are an item, and a minus and a letter a retraction. The peer is
+// the update's number modulo three; a capital S, P or D selects the first peer.
 func updates(program []byte) (out []Update) {
 	u, open := Update{}, false
 	for i := 0; i < len(program); i++ {
@@ -107,7 +107,7 @@ func updates(program []byte) (out []Update) {
 			}
 		case b == '.':
 			open = false
-			if u.Disconnected { // the channel sends nothing with it
+			if u.Disconnected { // the channel sends nothing else with a disconnection
 				u = Update{Peer: u.Peer, Disconnected: true}
 			}
 			out = append(out, u)
@@ -122,8 +122,8 @@ func updates(program []byte) (out []Update) {
 	return out
 }
 
-// FuzzChannel_HostileMessageIsAnError: no message of a peer panics, and delivered items have keys
-// and times to live that are not negative.
+// FuzzChannel_HostileMessageIsAnError checks that no message of a peer panics, and that delivered
+// items have keys and no negative times to live.
 func FuzzChannel_HostileMessageIsAnError(f *testing.F) {
 	for _, it := range []Item{{Key: "a", Value: []byte("1")}, {Key: "b", TTL: time.Second}, {}} {
 		until := time.Time{}

@@ -15,15 +15,15 @@ const KeepForever time.Duration = -1
 type MirrorConfig[T any] struct {
 	// Decode decodes an item. Items with an error are skipped and logged.
 	Decode func(value []byte) (T, error)
-	// Retention is how long values stay after the peer's connection is lost, unless the peer
-	// publishes them again or retracts them. 0: they are removed at once.
+	// Retention is how long values outlive the peer's connection, unless the peer publishes or
+	// retracts them. 0: they are removed at once.
 	Retention time.Duration
-	// Changed, if set, is called with the changes of one update or expiry. An update is
-	// acknowledged afterwards. Calls come one at a time. Changed may read the mirror.
+	// Changed, if set, receives the changes of one update or expiry, before the update is
+	// acknowledged. Calls do not overlap. Changed may read the mirror.
 	Changed func(changes []Change[T])
 }
 
-// Change is a value that was published, published again, or removed.
+// Change is one value that was added, replaced or removed.
 type Change[T any] struct {
 	Peer, Key string
 	Value     T
@@ -81,7 +81,7 @@ func (m *Mirror[T]) ByKey(key string) map[string]T {
 	return out
 }
 
-// Values iterates over all peers' values. The mirror must not be used meanwhile.
+// Values iterates over all peers' values. The loop must not call the mirror.
 func (m *Mirror[T]) Values() iter.Seq[T] {
 	return func(yield func(T) bool) {
 		m.mu.RLock()
@@ -121,7 +121,7 @@ func (m *Mirror[T]) change(do func() []Change[T]) {
 	}
 }
 
-// mu is held.
+// The caller holds mu.
 func (m *Mirror[T]) drop(peer, key string) Change[T] {
 	c := Change[T]{Peer: peer, Key: key, Value: m.peers[peer][key].value, Gone: true}
 	delete(m.peers[peer], key)
@@ -154,7 +154,7 @@ func (m *Mirror[T]) receive(_ context.Context, u Update) error {
 				Change[T]{Peer: u.Peer, Key: it.Key, Value: value, Before: before.value, New: !known})
 		}
 		gone := u.Retracted
-		// with a retention, values that the peer does not publish again stay until they expire
+		// with a retention, values that the snapshot lacks stay until they expire
 		if u.Snapshot && m.cfg.Retention <= 0 {
 			for key := range m.peers[u.Peer] {
 				if !published[key] {
@@ -172,7 +172,7 @@ func (m *Mirror[T]) receive(_ context.Context, u Update) error {
 	return problems.Err()
 }
 
-// mu is held.
+// The caller holds mu.
 func (m *Mirror[T]) disconnect(peer string) (changes []Change[T]) {
 	until := time.Time{}
 	if m.cfg.Retention > 0 {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// mirrorRig is a Mirror that is fed by hand.
+// mirrorRig is a Mirror to which a test delivers updates.
 type mirrorRig struct {
 	*Mirror[int]
 	t       *testing.T
@@ -28,7 +28,7 @@ func newMirrorRig(t *testing.T, retention time.Duration) *mirrorRig {
 	return r
 }
 
-// receive delivers an update with items "key": value.
+// receive delivers an update with items key -> value.
 func (r *mirrorRig) receive(u Update, items map[string]string) error {
 	for _, key := range slices.Sorted(maps.Keys(items)) {
 		u.Items = append(u.Items, Item{Key: key, Value: []byte(items[key])})

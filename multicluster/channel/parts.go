@@ -17,7 +17,7 @@ const (
 	partOverhead = 96
 )
 
-// The nonces of parts contain partMark; the last part's nonce is only the sequence number.
+// A nonce with partMark belongs to a part that is not the last. Other nonces are sequence numbers.
 const partMark = "/"
 
 func split(whole *response) (parts []*response) {
@@ -58,7 +58,7 @@ type assembly struct {
 	bytes  int
 }
 
-// add returns a response once it is complete. An error ends the stream.
+// add returns the response once all its parts have arrived. An error ends the stream.
 func (a *assembly) add(r *response) (whole *response, err error) {
 	whole = a.parts[r.GetTypeUrl()]
 	last := !strings.Contains(r.GetNonce(), partMark)

@@ -139,7 +139,7 @@ func hostile(t *testing.T, flood func(grpc.ServerStream) error) (address string,
 	return l.Addr().String(), streams
 }
 
-// An endless response may not take more than the peer's share.
+// An endless response takes at most the peer's share of memory.
 func TestPeers_EndlessResponseEndsTheStream(t *testing.T) {
 	for name, c := range map[string]struct {
 		limits Limits
@@ -196,12 +196,12 @@ func TestPeers_EndlessResponseEndsTheStream(t *testing.T) {
 	}
 }
 
-// A member that sends parts without end is read no faster than their cost allows. Its other topics
+// Parts of an endless response are read no faster than their cost allows. The member's other topics
 // do not wait.
 func TestPeers_PartWaitsForItsAcknowledgement(t *testing.T) {
 	acknowledged := make(chan string, 10)
 	address, _ := hostile(t, func(stream grpc.ServerStream) error {
-		var subscriptions [2]request // hostile has read one
+		var subscriptions [2]request // hostile has read one already
 		if err := stream.RecvMsg(&subscriptions[0]); err != nil {
 			return err
 		}
@@ -229,7 +229,7 @@ func TestPeers_PartWaitsForItsAcknowledgement(t *testing.T) {
 	}
 }
 
-// Items with invalid keys are not stored until their response is complete. The valid items take
+// Items with invalid keys are not stored while a response is incomplete. The valid items take
 // effect.
 func TestPeers_ItemWithInvalidKeyIsDroppedAsItArrives(t *testing.T) {
 	const parts = 20
@@ -256,7 +256,7 @@ func TestPeers_ItemWithInvalidKeyIsDroppedAsItArrives(t *testing.T) {
 		<-stream.Context().Done()
 		return nil
 	})
-	var dropped atomic.Int32 // messages
+	var dropped atomic.Int32 // messages with dropped items
 	updates := make(chan Update, 1)
 	count := func(_ string, in Received) time.Duration {
 		if in.Items >= 20 && in.Dropped != nil {
@@ -351,7 +351,7 @@ func TestPeers_UnsolicitedRequestsEndTheStream(t *testing.T) {
 			s := &clientStream{ClientStream: raw}
 			for n := range maxIdle + 3 {
 				if s.Send(flood(n)) != nil {
-					break // it ended
+					break // the stream ended
 				}
 			}
 			for err == nil {

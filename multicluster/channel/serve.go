@@ -58,7 +58,7 @@ func (s *subscriber) flush() {
 
 type subscription struct {
 	begun       bool
-	made        bool   // the field first is set, or the topic has no snapshot
+	made        bool   // first is set, or the topic has no snapshot
 	first       []Item // used by the first response only
 	sent, acked uint64 // values of Topic.seq
 	inFlight    bool
@@ -151,7 +151,7 @@ func (c *Channel) debounced(ctx context.Context) bool {
 	}
 }
 
-// mu is held.
+// The caller holds mu.
 func (c *Channel) streamsOf(name string) (n int) {
 	for s := range c.subscribers {
 		if s.name == name {
@@ -179,7 +179,7 @@ func (c *Channel) leave(s *subscriber) {
 var errUnsolicited = status.Errorf(codes.InvalidArgument,
 	"more than %d requests neither subscribe nor acknowledge a response", maxIdle)
 
-// A topic of a newer release gets no response.
+// request ignores a topic that this release does not have.
 func (c *Channel) request(s *subscriber, r *request) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -220,7 +220,7 @@ func (s *subscriber) unsolicited() error {
 	return nil
 }
 
-// Items that are published during t.snapshot() stay published.
+// snapshots calls t.snapshot without mu, so t.snapshot may publish.
 func (c *Channel) snapshots(s *subscriber) {
 	c.mu.Lock()
 	var begin []*Topic

@@ -21,14 +21,14 @@ type Item struct {
 	TTL time.Duration
 }
 
-// Update has changes of one peer's items on a topic, or its disconnection.
+// Update reports changes of one peer's items on a topic, or that the peer disconnected.
 type Update struct {
 	// Peer is the address of the process.
 	Peer string
-	// Snapshot means that Items are complete. The peer retracted all other items.
+	// Snapshot means that Items has all of the peer's items.
 	Snapshot bool
-	// Disconnected means that the connection is lost, or the address is no longer a peer's. Only
-	// Peer is set then.
+	// Disconnected means that the connection is lost, or that the address is no longer in SetPeers.
+	// Only Peer is set then.
 	Disconnected bool
 	// Retracted has the keys of the retracted items.
 	Items     []Item
@@ -58,8 +58,8 @@ type Topic struct {
 	seq   uint64
 	items map[string]published
 	edits []edit
-	// forgotten is the newest publication whose edit may be dropped. judged is the publication at
-	// which Judge was called last.
+	// forgotten and judged are values of seq: of the newest dropped edit, and of the last call of
+	// Judge.
 	forgotten, judged uint64
 	swept             int
 	changed           chan struct{}
@@ -92,8 +92,8 @@ func (t *Topic) Subscribe(handle func(ctx context.Context, u Update) error) {
 	t.handlers = append(t.handlers, handle)
 }
 
-// Snapshot calls the function `make` when another process subscribes, and adds the items to the
-// first response. make may publish. Call it before Run.
+// Snapshot calls make when another process subscribes, and adds its items to the first response.
+// make may publish. Call Snapshot before Run.
 func (t *Topic) Snapshot(make func() []Item) { t.snapshot = make }
 
 // Visible sets a filter: show reports whether a subscriber, named by Config.Identify, may receive
@@ -115,7 +115,7 @@ func (t *Topic) drop(r *response, problems *Problems) (dropped bool) {
 		err := t.keys(key)
 		if err != nil {
 			dropped = true
-			problems.Addf("%.500v", err) // as text, because a stored error would hold the key
+			problems.Addf("%.500v", err) // as text, because a stored error would keep the key in memory
 		}
 		return err != nil
 	}
@@ -130,8 +130,8 @@ func (t *Topic) drop(r *response, problems *Problems) (dropped bool) {
 // it, before Run.
 func (t *Topic) Resume() { t.resumes = true }
 
-// ErrSendAgain makes the channel open a new stream. A handler returns it to receive all items of
-// the peer.
+// A handler returns ErrSendAgain to receive all items of the peer again. The channel then opens a
+// new stream.
 var ErrSendAgain = errors.New("the peer is asked for all that it publishes")
 
 func (t *Topic) shows(s *subscriber, key string) bool {
@@ -177,7 +177,7 @@ func (t *Topic) Publish(items ...Item) {
 	}
 }
 
-// Channel.mu is held.
+// The caller holds Channel.mu.
 func (t *Topic) sweep(now time.Time) {
 	if len(t.items) < 2*t.swept+16 {
 		return
@@ -210,7 +210,7 @@ func (t *Topic) Retract(keys ...string) {
 }
 
 // Acknowledged waits until all publications so far are in effect at every subscriber and connected
-// peer, or ctx ends. A process may take Config.AckTimeout for each message.
+// peer, or ctx ends. It waits at most Config.AckTimeout for one response.
 func (t *Topic) Acknowledged(ctx context.Context) error {
 	c := t.channel
 	c.mu.Lock()
@@ -243,8 +243,9 @@ func (t *Topic) Published() uint64 {
 	return t.seq
 }
 
-// AcknowledgedBy reports whether subscribers with the name exist, and all publications with numbers
-// up to published are in effect at all of them. changed closes when the result may have changed.
+// AcknowledgedBy reports whether a subscriber with the name exists, and every such subscriber has
+// all publications up to number published in effect. changed closes when the result may have
+// changed.
 func (t *Topic) AcknowledgedBy(name string, published uint64) (acknowledged bool, changed <-chan struct{}) {
 	t.channel.mu.Lock()
 	defer t.channel.mu.Unlock()
@@ -260,8 +261,8 @@ func (t *Topic) AcknowledgedBy(name string, published uint64) (acknowledged bool
 	return acknowledged, t.changed
 }
 
-// behind returns how long to wait for the processes that have not acknowledged target. If it is 0
-// or less, none of them can still acknowledge in time. Channel.mu is held.
+// behind returns how long to wait for acknowledgements of target. At 0 or less, no missing
+// acknowledgement can be in time. The caller holds Channel.mu.
 func (t *Topic) behind(target uint64, began, now time.Time) (left time.Duration) {
 	subscribed := map[string]bool{}
 	for s := range t.channel.subscribers {
@@ -286,7 +287,7 @@ func (t *Topic) behind(target uint64, began, now time.Time) (left time.Duration)
 	return left
 }
 
-// Channel.mu is held.
+// The caller holds Channel.mu.
 func (t *Topic) notify() {
 	close(t.changed)
 	t.changed = make(chan struct{})

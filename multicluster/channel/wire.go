@@ -14,10 +14,11 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// These constants bound the memory that the other end of a stream takes. It may be an attacker.
+// These constants bound the memory that a client can make this process use. The client may be an
+// attacker.
 const (
 	// maxRequest bounds a request, in bytes. maxVersions bounds the items of a request that
-	// resumes. Above a bound, the subscriber requests a snapshot.
+	// resumes. A subscriber above a bound requests a snapshot instead.
 	maxRequest  = 4 << 20
 	maxVersions = 20_000
 	// maxIdle bounds the requests of a stream that neither subscribe nor acknowledge.
@@ -57,10 +58,10 @@ func (l Limits) bytes() int {
 	return l.Bytes()
 }
 
-// shape has the allowed fields of a message by number. A field with a nil shape is not inspected.
+// shape has the allowed fields of a message by number. A nil shape ends the inspection.
 type shape map[protowire.Number]shape
 
-// responseShape omits fields that could have endless lists.
+// responseShape omits fields whose lists would be unbounded.
 var responseShape = shape{1: nil, 2: {1: nil, 2: nil, 3: nil, 6: nil}, 4: nil, 5: nil, 6: nil}
 
 var requestShape = shape{1: {1: nil}, 2: nil, 5: {1: nil, 2: nil}, 6: nil}
@@ -75,7 +76,8 @@ func newBounded(s shape, items int) bounded {
 	return bounded{encoding.GetCodecV2(proto.Name), s, items}
 }
 
-// ServerOptions returns options that bound the memory of clients. The clients may only subscribe.
+// ServerOptions returns options for a server whose clients only subscribe. They bound the memory
+// that clients use.
 func ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newBounded(requestShape, maxVersions+maxOwn)),
@@ -170,8 +172,8 @@ func (q *quota) take(now time.Time) bool {
 	return true
 }
 
-// Problems keeps the first three errors, and the number of further errors, because a peer may cause
-// any number of errors.
+// Problems keeps the first three errors and counts the rest, because a peer may cause any number of
+// errors.
 type Problems struct {
 	first []error
 	more  int

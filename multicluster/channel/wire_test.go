@@ -16,10 +16,10 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Handlers of one topic are called one after the other, because they share state without locks.
+// Calls of a topic's handlers must not overlap, because they share state without locks.
 func TestPeers_ResponsesWithoutAcknowledgementsEndTheStream(t *testing.T) {
 	var streams atomic.Int32
-	flooded := make(chan struct{}) // closed once ten responses were sent without an acknowledgement, or none could be
+	flooded := make(chan struct{}) // closed after ten responses without an acknowledgement, or once none can be sent
 	flood := sync.OnceFunc(func() { close(flooded) })
 	hostile := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
 		streams.Add(1)
@@ -62,7 +62,7 @@ func TestPeers_ResponsesWithoutAcknowledgementsEndTheStream(t *testing.T) {
 	}
 }
 
-// A million empty items are two megabytes on the wire, and a hundred times that decoded.
+// A million empty items take two megabytes on the wire, and a hundred times as much decoded.
 func TestPeers_ResponseOfTooManyItemsIsNotDecoded(t *testing.T) {
 	good, err := proto.Marshal(&response{TypeUrl: "things", Nonce: "1", SystemVersionInfo: "a",
 		RemovedResources: []string{"x"}, Resources: []*discoveryv3.Resource{

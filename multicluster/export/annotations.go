@@ -43,7 +43,7 @@ type Wish struct {
 	weight *int32
 }
 
-// problem is a mistake in an annotation. Unless it is harmless, the pool is not exported.
+// problem is a mistake in an annotation. If harmless is false, the pool is not exported.
 type problem struct {
 	annotation, text, fix string
 	harmless              bool
@@ -127,7 +127,7 @@ func findings(owner report.Ref, problems []problem) (all []report.Finding) {
 	return all
 }
 
-// Check returns findings about a pool's annotations without deciding on exports. set means that
+// Check returns the mistakes in a pool's annotations, without deciding on exports. set means that
 // there is a ClusterSet.
 func Check(pool *inferencev1.InferencePool, set bool, members []string) []report.Finding {
 	owner := store.InferencePools.Ref(pool)

@@ -22,7 +22,7 @@ const (
 	NoAddressReason    = "NoAddress"
 )
 
-// Pool has facts about a pool. The store does not have them.
+// Pool has facts about a pool that are not in the store.
 type Pool struct {
 	// Endpoints are the pool's model servers that may take requests.
 	Endpoints []netip.AddrPort
@@ -30,9 +30,9 @@ type Pool struct {
 	FailOpen bool
 	// Gateways route to the pool, for ParentMode.
 	Gateways []Gateway
-	// Before is the previous Decision.Wish; nil: none.
+	// Before is Wish of the previous Decision; nil: none.
 	Before *Wish
-	// Own is the export of the pool by its cluster's Penstock, for Config.Hub; nil: none.
+	// Own is the entry that the cluster's own Penstock made, for Config.Hub; nil: none.
 	Own *inferenceapi.ImportedCluster
 }
 
@@ -58,8 +58,8 @@ const (
 	maxServices  = 16
 )
 
-// maxPickers bounds the addresses of a cluster's Penstock picker, because an import has many
-// entries.
+// maxPickers bounds the picker addresses of one entry, because an import has an entry for each
+// cluster.
 const maxPickers = 256
 
 type missing struct{ reason, message string }
@@ -103,7 +103,8 @@ func entry(
 	return e, cut, nil
 }
 
-// cut is the number of processes for which the entry has no room.
+// ownPicker returns the addresses of Penstock's picker. cut is the number of addresses for which
+// the entry has no room.
 func ownPicker(
 	c Config, pool *inferencev1.InferencePool,
 ) (out *inferenceapi.EndpointPickerImport, cut int, no *missing) {
@@ -153,7 +154,8 @@ func noAddress(format string, args ...any) *missing {
 	return &missing{NoAddressReason, fmt.Sprintf(format, args...)}
 }
 
-// ofPenstock takes the picker of a hub's entry from the PoolExport of the cluster's own Penstock.
+// ofPenstock completes a hub's entry. The cluster's own Penstock publishes its picker's addresses
+// in a PoolExport.
 func ofPenstock(e *inferenceapi.ImportedCluster, own *inferenceapi.ImportedCluster) *missing {
 	if own == nil || own.EndpointPicker == nil || own.EndpointPicker.Peer {
 		return &missing{NotSupportedReason,

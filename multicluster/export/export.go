@@ -22,8 +22,8 @@ type Config struct {
 	Cleartext bool
 	// MembersPick means that Pickers serve only members' Gateways.
 	MembersPick bool
-	// Offers are pools that other gateways may use. In EndpointMode the value is a port of Pickers
-	// for this pool alone; 0: no such port.
+	// Offers are pools that gateways outside the cluster set may use, too. The value is a port of
+	// Pickers for this pool alone, in EndpointMode; 0: none.
 	Offers map[objectid.Pool]int32
 	// PeerListener means that Gateways have or will have a peer listener.
 	PeerListener bool
@@ -31,7 +31,7 @@ type Config struct {
 	Region, Zone string
 	// PodCIDRs are this cluster's pod ranges, for importers; none: unknown.
 	PodCIDRs []string
-	// Hub means that a hub decides. It finds the cluster's Penstock picker in Pool.Own.
+	// Hub means that a hub decides. Pool.Own then has the cluster's Penstock picker.
 	Hub bool
 	// NodeAddress returns a node's address for other clusters; "": unknown. nil: addresses come
 	// from Pods in the store.
@@ -44,17 +44,17 @@ type Export struct {
 	Entry inferenceapi.ImportedCluster
 	// To are the members that may import the pool; nil: all members.
 	To []string
-	// Offered means that other gateways can use the export, by Config.Offers.
+	// Offered means that gateways outside the cluster set can use the export (Config.Offers).
 	Offered bool
-	// Incarnation changes whenever another member is allowed to import the pool. Reports on an
-	// earlier incarnation are ignored. cmd sets it.
+	// Incarnation changes when a member may newly import the pool. Reports on an earlier
+	// incarnation are ignored. The caller of Decide sets it.
 	Incarnation uint64
 }
 
 // Decision is the result for a pool with annotations about exports.
 type Decision struct {
 	Pool objectid.Pool
-	// Asked means that the annotations request the export. Otherwise there are only findings.
+	// Asked means that the annotations request the export. If it is false, only Findings is set.
 	Asked bool
 	// Valid means that the annotations are valid, or that Kept is set. To has the members that may
 	// import the pool; nil: all members.
@@ -62,12 +62,12 @@ type Decision struct {
 	To    []string
 	// Wish is the content of the last valid annotations; nil: none.
 	Wish *Wish
-	// Kept means that the annotations are invalid, and Export follows Wish.
+	// Kept means that the annotations are invalid, so Export follows the previous annotations.
 	Kept bool
 	// Waiting means that no Gateway has a peer listener yet. The previous export stays meanwhile.
 	Waiting bool
 	Export  *Export
-	// Reason and Message are why the pool is not exported, for the condition Exported.
+	// Reason and Message state why the pool is not exported, for the condition Exported.
 	Reason, Message string
 	Findings        []report.Finding
 }

@@ -53,8 +53,8 @@ spec:
 status:
   loadBalancer: {ingress: [{ip: 1.2.3.4}]}
 `
-	// seedEntry is the proposal's import, with the list that its Go types have for service
-	// ("Importing Cluster (Cluster B) Manifests").
+	// seedEntry is the proposal's import ("Importing Cluster (Cluster B) Manifests"), with a list
+	// for service as in the proposal's Go types.
 	seedEntry = `
 name: cluster-a
 routingMode: EndpointMode
@@ -79,7 +79,7 @@ func decode[T any](t *testing.T, text string) *T {
 	return &out
 }
 
-// world is a store with a pool and, unless its text is empty, a Service.
+// world is a store with a pool and a Service. An empty text means no Service.
 func world(t *testing.T, pool, service string) *store.View {
 	t.Helper()
 	s := store.New()
@@ -118,7 +118,7 @@ func TestExport_SeedsManifestsGiveItsStatus(t *testing.T) {
 		t.Fatalf("not exported, want it: %s: %s", d.Reason, d.Message)
 	}
 	got, want := d.Export.Entry, *decode[inferenceapi.ImportedCluster](t, seedEntry)
-	got.TargetPorts, got.FailureMode = nil, "" // ours
+	got.TargetPorts, got.FailureMode = nil, "" // fields that only Penstock has
 	got.EndpointPicker.Service[0].Ports[0].Name, got.EndpointPicker.Service[0].Ports[0].AppProtocol = "", ""
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("want the seed's entry (-seed +got):\n%s", diff)
@@ -128,8 +128,8 @@ func TestExport_SeedsManifestsGiveItsStatus(t *testing.T) {
 	}
 }
 
-// If Penstock's picker serves only members, the entry states it: other importers, such as a hub's,
-// would get no pick.
+// An entry states that Penstock's picker serves only members, because other importers, such as a
+// hub's, would get no pick.
 func TestExport_PickerForMembersIsNoOneElses(t *testing.T) {
 	pool := strings.Replace(seedPool, "  endpointPickerRef:\n    name: epp\n    port: {number: 9002}\n", "", 1)
 	c := set
@@ -149,7 +149,7 @@ func TestExport_PickerForMembersIsNoOneElses(t *testing.T) {
 	}
 }
 
-// Before a cluster has joined there is no peer listener, and no problem.
+// Without a peer listener, a pool is not exported before a cluster has joined. This is no error.
 func TestExport_PeerListenerBeforeTheFirstMember(t *testing.T) {
 	pool := strings.Replace(seedPool, `"EndpointMode"`, `"ParentMode"`, 1)
 	c := set
@@ -195,7 +195,7 @@ func TestExport_EndpointsHaveTheirOwnPortsOnly(t *testing.T) {
 	}
 }
 
-// A mistyped annotation is found, whether or not the pool is exported, and has no other effect.
+// A mistyped annotation is a finding, whether or not the pool is exported, and has no other effect.
 func TestExport_UnknownAnnotationIsAFinding(t *testing.T) {
 	weighted := strings.Replace(seedPool, "  annotations:\n", "  annotations:\n    penstock.dev/export-wieght: \"3\"\n",
 		1)
@@ -212,8 +212,8 @@ func TestExport_UnknownAnnotationIsAFinding(t *testing.T) {
 	}
 }
 
-// A pool has the same failure mode in all clusters: by translation with Penstock's own picker, else
-// by its endpointPickerRef.
+// A pool has one failure mode in all clusters: translation's with Penstock's own picker, otherwise
+// its endpointPickerRef's.
 func TestExport_PoolKeepsItsFailureMode(t *testing.T) {
 	own := strings.Replace(seedPool, "  endpointPickerRef:\n    name: epp\n    port: {number: 9002}\n", "", 1)
 	external := strings.Replace(seedPool, "    name: epp\n", "    name: epp\n    failureMode: FailOpen\n", 1)
@@ -415,7 +415,7 @@ func TestExported_IsTrueOnceEveryIntendedMemberHasTheImport(t *testing.T) {
 	}
 }
 
-// pickers are the two replicas of the proposal's picker, of which one is not ready.
+// pickers are the proposal's picker in two replicas, one of which is not ready.
 const pickers = `
 metadata: {name: epp-1, namespace: example, labels: {kubernetes.io/service-name: epp}}
 addressType: IPv4
@@ -468,7 +468,7 @@ func TestExport_ReplicasOfThePickerHaveAddressesOfTheirOwn(t *testing.T) {
 	}
 }
 
-// A hub has only the objects of a cluster: its nodes, and its Penstock's exports.
+// A hub has only the objects of a cluster: nodes, and PoolExports of the Penstock there.
 func TestExport_HubReachesNodesAndThePickerOfThePenstockThere(t *testing.T) {
 	slice := decode[discoveryv1.EndpointSlice](t, pickers)
 	for i := range slice.Endpoints {

@@ -16,7 +16,7 @@ const (
 	ExportedReason    = "Exported"
 )
 
-// MemberUnreachableReason is the reason of Exported while a member has not confirmed the import.
+// MemberUnreachableReason is the reason of Exported while a member has not confirmed its import.
 const MemberUnreachableReason = "MemberUnreachable"
 
 const named = 8
@@ -24,8 +24,8 @@ const named = 8
 // Has reports whether a placement is about this export, not about an earlier export of the pool.
 func (e *Export) Has(p registry.Placement) bool { return p.Any || p.Incarnation == e.Incarnation }
 
-// Continues reports whether an export keeps the incarnation of the previous export (nil: none). It
-// does if all members that may import the export now could import the previous export.
+// Continues reports whether an export keeps the incarnation of before. It does unless a member may
+// newly import the pool. before may be nil.
 func (e *Export) Continues(before *Export) bool {
 	return before != nil &&
 		(before.To == nil || e.To != nil && !slices.ContainsFunc(e.To,

@@ -7,7 +7,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// frozen makes a site apply no update until thawed is called.
+// frozen makes a site apply no update until the test calls thawed.
 func (s *site) frozen() (thawed func()) {
 	hold := make(chan struct{})
 	s.mu.Lock()
@@ -34,14 +34,14 @@ func (s *site) waits(ctx context.Context) {
 	}
 }
 
-// acknowledges polls until a member has acknowledged the last change of a site, or has not.
+// acknowledges polls until the result of Acknowledged for a member is want.
 func (s *site) acknowledges(what, member string, want bool) {
 	s.t.Helper()
 	poll.Until(s.t, what, func() bool { acknowledged, _ := s.Acknowledged(member); return acknowledged == want })
 }
 
-// A drain is over once the members have applied it. A frozen member counts as connected until its
-// lease ends, and its Envoys continue to send.
+// A drain is over only once the members have applied it. A frozen member counts as connected until
+// its lease ends, and its Envoys continue to send requests.
 func TestFederation_MemberThatIsFrozenHasNotAcknowledged(t *testing.T) {
 	a, b, c := newSite(t, "a", id("a")), newSite(t, "b", id("b")), newSite(t, "c", id("c"))
 	join(a, b, c)
@@ -55,7 +55,7 @@ func TestFederation_MemberThatIsFrozenHasNotAcknowledged(t *testing.T) {
 		t.Error("a frozen member has acknowledged")
 	}
 	a.acknowledges("c is up to date", "c", true)
-	a.publishState() // a renewal is no change, and c stays up to date
+	a.publishState() // a renewal is no change, so c stays up to date
 	if acknowledged, _ := a.Acknowledged("b"); acknowledged {
 		t.Error("a frozen member has acknowledged a renewal")
 	}

@@ -15,15 +15,15 @@ func (s *site) forget() {
 	s.SetMembers(nil)
 }
 
-// A member that is removed and added again, at the exporter or at the importer, has the exports
-// again without a change of their records.
+// A member that is removed and added again, at the exporter or at the importer, gets the exports
+// again, although their records do not change.
 func TestFederation_MemberThatIsAddedAgainHasTheExportsAgain(t *testing.T) {
 	a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
 	join(a, b)
 	other := exported("10.0.0.9")
 	other.Pool.Name = "other"
 	a.exports(exported("10.0.0.1"))
-	a.exports(exported("10.0.0.1"), other) // the state's stamp is newer than the record's
+	a.exports(exported("10.0.0.1"), other) // makes the state's stamp newer than the record's
 	b.has("a=10.0.0.1")
 	a.forget()
 	b.has("a=10.0.0.1, draining")
@@ -37,7 +37,7 @@ func TestFederation_MemberThatIsAddedAgainHasTheExportsAgain(t *testing.T) {
 	b.has("a=10.0.0.1, draining")
 }
 
-// The epoch of a cluster may be lost with its state folder or Lease, or go back after a restore.
+// A cluster's epoch is lost with its state folder or Lease, and goes back after a restore.
 func TestFederation_MemberThatLostItsEpochIsServedAgain(t *testing.T) {
 	a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
 	join(a, b)
@@ -53,7 +53,7 @@ func TestFederation_MemberThatLostItsEpochIsServedAgain(t *testing.T) {
 	b.has("a=10.0.0.3")
 }
 
-// A record with a stamp that no state of its cluster follows would never leave.
+// A record whose stamp exceeds all states of its cluster would never be withdrawn.
 func TestFederation_RecordIsNotNewerThanItsCluster(t *testing.T) {
 	f := New(Config{Connected: func(string, bool) {}})
 	var got registry.Update

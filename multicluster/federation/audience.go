@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/export"
 )
 
-// audience has its own lock, because the channel reads it with Channel.mu held.
+// audience has its own lock, because the channel calls receives with Channel.mu held.
 type audience struct {
 	mu    sync.RWMutex
 	pools map[objectid.Pool][]string // nil: all members

@@ -1,5 +1,5 @@
 // Package federation exchanges exports with the other members of a cluster set, without a hub and
-// without credentials for their API servers, over multicluster/channel with mTLS. Federation passes
+// without credentials for their API servers, over multicluster/channel with mTLS. It passes
 // members' exports to Config.Apply, as updates of a multicluster/registry. Topics:
 //
 //	exports   The key "" is the cluster's state; publishing it every 5 s renews the lease.
@@ -15,6 +15,6 @@
 // A record that is too large or undecodable is skipped and reported, and affects no other record. A
 // silent member withdraws nothing. Private keys and Secrets are never sent.
 //
-// Config.Apply returns false if a stamp is old or there is no room. After the next update for which
-// it returns true, Federation requests all exports of the member again.
+// Config.Apply returns false if a stamp is old or the export has no room. Exports were then lost,
+// so Federation requests all exports of the member again after the next update that Apply accepts.
 package federation

@@ -13,13 +13,13 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// More than maxInline endpoints of a pool are sent in at most maxParts parts.
+// A pool with more than maxInline endpoints is sent in parts, at most maxParts.
 const (
 	maxInline     = 64
 	perPart       = 32
 	maxParts      = 1024
 	maxAssemblies = 10_000
-	partSize      = 256 // is added to the size of each part in Config.Share
+	partSize      = 256 // overhead of a part, counted against Config.Share
 )
 
 // part has some endpoints of a pool. Its key is the record's key, "#" and its number.
@@ -31,9 +31,9 @@ type part struct {
 
 func partKey(key string, n int) string { return key + "#" + strconv.Itoa(n) }
 
-// partsFor returns the number of parts, a power of two; 0: the endpoints are in the record. It
-// keeps the previous number (the parameter before) unless parts would become almost empty or too
-// large, because a new number sends all endpoints again.
+// partsFor returns the number of parts, a power of two; 0: the record itself has the endpoints. It
+// keeps the previous number (before) unless parts become almost empty or too large, because a new
+// number sends all endpoints again.
 func partsFor(n, before int) int {
 	if before > 0 && n > maxInline/2 && n > before*perPart/4 && n <= before*perPart*2 || before == 0 && n <= maxInline {
 		return before
@@ -60,7 +60,7 @@ func split(list []inferenceapi.ImportedEndpoint, parts int) []part {
 }
 
 type assembly struct {
-	head  registry.Export // without a routing mode: not received yet
+	head  registry.Export // its routing mode is empty until the record arrives
 	count int
 	parts map[int]part
 	sizes map[int]int // in bytes, by part; part -1 is the head
@@ -73,8 +73,8 @@ type assemblies struct {
 	lack  shortage
 }
 
-// receive stores a record or a part. If whole is true, e is complete. If not, the method export
-// assembles e. For an invalid key, e.Pool is empty.
+// receive stores a record or a part. If whole is true, e is complete. Otherwise call
+// assemblies.export. For an invalid key, e.Pool is empty.
 func (a *assemblies) receive(key string, value []byte) (e registry.Export, whole bool, err error) {
 	at, err := receivedKey(key)
 	if err != nil {
@@ -110,7 +110,7 @@ func (a *assemblies) room(p objectid.Pool, n, size int) (*assembly, error) {
 		pool = &assembly{parts: map[int]part{}, sizes: map[int]int{}}
 	}
 	if size += partSize; a.bytes+size-pool.sizes[n] > a.share {
-		a.drop(p, n) // otherwise the previous endpoints would be used as current ones
+		a.drop(p, n) // otherwise stale endpoints would count as current
 		a.lack.short(size)
 		return nil, fmt.Errorf("the endpoints of its cluster take more than %d MiB, its share here", a.share>>20)
 	}

@@ -62,7 +62,7 @@ func TestFederation_ChangeOfOneEndpointSendsItsPartAlone(t *testing.T) {
 	a.exports(with(servers(1, 1000)))
 	b.hasEndpoints(servers(1, 1000))
 	a.acknowledges("the bytes of the change are counted", "b", true)
-	if change := b.bytes.Load() - all; change > all/4 { // two parts of 32, and the state
+	if change := b.bytes.Load() - all; change > all/4 { // two parts of 32 endpoints, and the state
 		t.Errorf("a change of two endpoints takes %d bytes, want at most a quarter of all, %d", change, all)
 	}
 	for _, n := range []int{300, 65, 64, 1, 0, 40, 1000, 70} {
@@ -73,7 +73,7 @@ func TestFederation_ChangeOfOneEndpointSendsItsPartAlone(t *testing.T) {
 	b.has("a=10.9.0.1, draining")
 	a.exports(with(servers(7, 70)))
 	b.hasEndpoints(servers(7, 70))
-	a.Publish("uid-of-a", 2, time.Now()) // as the process after a restart does
+	a.Publish("uid-of-a", 2, time.Now()) // as a restarted process does
 	a.exports(with(servers(8, 70)))
 	b.hasEndpoints(servers(8, 70))
 	a.exports()

@@ -30,7 +30,7 @@ const stateKey = ""
 // renewal is the interval at which a cluster publishes its state: three times in a lease.
 const renewal = 5 * time.Second
 
-// debounce collects the publications of one change into one response.
+// debounce combines the publications of one change in one response.
 const debounce = time.Millisecond
 
 // Config configures a Federation.
@@ -41,14 +41,14 @@ type Config struct {
 	// Bundle returns the CA certificates of this cluster's trust domain, in PEM, for members; may
 	// be nil.
 	Bundle func() []byte
-	// Apply receives members' exports. It returns false if part of an update has no effect
-	// (doc.go). Connected is called when a connection is lost.
+	// Apply receives members' exports. It returns false if part of an update was lost (doc.go).
+	// Connected receives false when a connection is lost.
 	Apply     func(...registry.Update) bool
 	Connected func(member string, connected bool)
 	// Problem, if set, receives why part of a member's update had no effect, or ended the stream.
 	Problem func(member, problem string)
-	// Share returns the memory limit of a member's exports in bytes; nil: 64 MiB. Twice as much, at
-	// least 4 MiB, may be in transit.
+	// Share returns the memory limit of a member's exports in bytes; nil: 64 MiB. Incomplete
+	// responses may take twice this size, at least 4 MiB.
 	Share func() int
 	// Denied, if set, receives why the certificate at a member's address is denied.
 	Denied func(member, problem string)
@@ -92,7 +92,7 @@ type Federation struct {
 	audience audience
 }
 
-// New makes a federation without members. It serves after Register and Run.
+// New makes a federation without members. Call Register and Run to exchange exports.
 func New(c Config) *Federation {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -113,7 +113,7 @@ func New(c Config) *Federation {
 	f.wanted, f.loads = f.channel.Topic(wantedTopic), f.channel.Topic(loadsTopic)
 	f.exports.Resume()
 	f.imports.Resume()
-	// Exports are also retracted from a cluster that left the set.
+	// f.trust.has is false for a cluster that left the set, so its exports are retracted.
 	f.exports.Visible(func(member, key string) bool { return f.trust.has(member) && f.audience.receives(member, key) })
 	f.exports.Keys(func(key string) error { _, err := receivedKey(key); return err })
 	f.exports.Subscribe(f.paced(followCost, f.receive))
@@ -134,7 +134,7 @@ func New(c Config) *Federation {
 	return f
 }
 
-// A message may exceed partBytes of channel by one record.
+// A message may exceed channel.partBytes by one record.
 const (
 	maxItems    = 1 << 15
 	maxReceived = 2 << 20
@@ -165,8 +165,8 @@ func (f *Federation) nameAt(address string) string {
 	return f.members[address].Name
 }
 
-// Publish makes this process publish for this cluster. epoch is higher than in all earlier
-// processes. began is when this process became the publisher.
+// Publish makes this process publish for this cluster. epoch is higher than any earlier
+// publisher's. began is when this process became the publisher.
 func (f *Federation) Publish(uid string, epoch uint64, began time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -204,7 +204,7 @@ func (f *Federation) ServerCredentials() credentials.TransportCredentials {
 // Register adds the service to a gRPC server with ServerOptions.
 func (f *Federation) Register(g grpc.ServiceRegistrar) { f.channel.Register(g) }
 
-// Renewed publishes this cluster's state after a change of Config.Bundle.
+// Renewed publishes this cluster's state again. Call it after Config.Bundle changed.
 func (f *Federation) Renewed() { f.publishState() }
 
 // SetMembers replaces the members. It reconnects to members whose address or bundle in the
@@ -252,8 +252,8 @@ func (f *Federation) SetMembers(members []Member) {
 	f.publish(f.own.begin(f.own.uid, f.own.epoch)...)
 }
 
-// noteLeft records members that left. back means that a member returned. Meanwhile it ignored this
-// cluster's records, so the records need newer stamps. mu is held.
+// noteLeft records members that left. back reports that a member returned: it ignored this
+// cluster's records meanwhile, so they need newer stamps. The caller holds mu.
 func (f *Federation) noteLeft(next map[string]Member) (back bool) {
 	stays := map[string]bool{}
 	for _, m := range next {
@@ -279,7 +279,7 @@ func (f *Federation) SetExports(list []export.Export, draining bool) error {
 		return err
 	}
 	f.audience.set(list)
-	// Judge comes first, so that one response retracts a record and its parts.
+	// Judge comes before Retract, so that one response retracts a record and its parts.
 	if c.others {
 		f.exports.Judge()
 	}
@@ -300,7 +300,7 @@ func (f *Federation) Acknowledged(member string) (acknowledged bool, changed <-c
 	return f.exports.AcknowledgedBy(member, f.newest)
 }
 
-// decide lets the reports that waited for the first SetExports take effect. mu is held.
+// decide releases reports that waited for the first SetExports. The caller holds mu.
 func (f *Federation) decide() {
 	select {
 	case <-f.decided:
@@ -315,7 +315,7 @@ func (f *Federation) publishState() {
 	f.publish()
 }
 
-// mu is held.
+// The caller holds mu.
 func (f *Federation) publish(exports ...channel.Item) {
 	if f.own.uid == "" {
 		return
@@ -388,7 +388,7 @@ func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 			u.Exports = append(u.Exports, e)
 		} else if unread[p] == "" {
 			unread[p] = err.Error()
-			problems.Add(fmt.Errorf("export %s: %w", p, err)) // the next connection then receives all exports
+			problems.Add(fmt.Errorf("export %s: %w", p, err)) // a problem makes the next connection request all exports
 		}
 	}
 	if len(unread) > 0 {
@@ -396,7 +396,7 @@ func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 		u.Exports = slices.DeleteFunc(u.Exports, func(e registry.Export) bool { return unread[e.Pool] != "" })
 	}
 	u.Withdrawn = withdrawn
-	for _, p := range withdrawn { // after export(), which reads the parts of touched pools
+	for _, p := range withdrawn { // drop after parts.export, which reads the touched pools
 		parts.drop(p, -1)
 	}
 	if !known {
@@ -412,7 +412,7 @@ func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 	if state.Started > 0 {
 		u.Started = time.UnixMilli(state.Started)
 	}
-	for i := range u.Exports { // a state withdraws only exports with stamps up to the stamp of the state
+	for i := range u.Exports { // a withdrawal compares with the state's stamp, so no export may have a newer stamp
 		if e := &u.Exports[i]; e.Stamp.Compare(u.Stamp) > 0 {
 			e.Stamp = u.Stamp
 		}
@@ -445,11 +445,11 @@ func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 	return problems.Err()
 }
 
-// slice is the number of exports that are applied at once. This takes some milliseconds.
+// slice is the number of exports that are applied at once, which takes some milliseconds.
 const slice = 256
 
-// apply applies a large update in slices with pauses (pace.go), so that other members wait for at
-// most one slice. It returns false if part of the update had no effect.
+// apply applies a large update in slices with pauses (pace.go), so that other members wait for one
+// slice only. It returns false if part of the update was lost.
 func (f *Federation) apply(ctx context.Context, peer string, u registry.Update) bool {
 	all, applied := u.Exports, true
 	for len(all) > slice {

@@ -70,8 +70,9 @@ func TestFederation_ExporterReceivesWhereItsExportsStand(t *testing.T) {
 	}
 }
 
-// A pool is exported, withdrawn and exported again. The member's report on the first export does
-// not count for the second one, nor do reports on pools that are not exported to it.
+// A pool is exported, withdrawn and exported again. The member's report on the first export must
+// not count for the second one, and neither must reports on pools that are not exported to the
+// member.
 func TestFederation_PoolThatIsExportedAgainIsNotImportedBeforeItsMemberReportsIt(t *testing.T) {
 	a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
 	join(a, b)
@@ -101,7 +102,7 @@ func TestFederation_PoolThatIsExportedAgainIsNotImportedBeforeItsMemberReportsIt
 		})
 	}
 	first := exported("10.0.0.1")
-	place([]objectid.Pool{chat, other}, 0) // before a has decided on exports
+	place([]objectid.Pool{chat, other}, 0) // before a's first decision on exports
 	a.exports(first)
 	until("the first export", first, "True Exported")
 	if got := a.registry.Placements(nil, other); len(got) > 0 {
@@ -131,7 +132,7 @@ func TestFederation_SilentMemberWithdrawsNothing(t *testing.T) {
 	b.has("a=10.0.0.1")
 	a.stop()
 	poll.Until(t, "b notices", func() bool {
-		// The lease continues: until it expires, a disconnected member is Ready.
+		// The lease continues. Until it expires, a disconnected member is Ready.
 		return !b.channel.Connected(a.listener.Addr().String())
 	})
 	b.has("a=10.0.0.1")
@@ -171,7 +172,7 @@ func TestFederation_ImpostorAtAMembersAddressIsNotReceivedFrom(t *testing.T) {
 	a.exports(exported("10.0.0.1"))
 	b.exports(exported("10.6.6.6"))
 	c.has("a=10.0.0.1; b=10.6.6.6")
-	// c is led to b where a should be.
+	// c connects to b at the address of a.
 	d := newSite(t, "d", id("d"))
 	b.SetMembers([]Member{{Name: "d", Address: d.listener.Addr().String(), Bundle: d.bundle}})
 	d.registry.SetMembers([]string{"a"})
@@ -300,7 +301,7 @@ func (t *trust) check(tt *testing.T, certificate func() (*tls.Certificate, error
 	return err
 }
 
-// An empty object takes one byte on the wire, and a hundred decoded.
+// An empty object takes one byte on the wire, and a hundred bytes decoded.
 func TestFederation_ListsOfAnExportAreBounded(t *testing.T) {
 	many := func(what string, n int) string { return strings.TrimSuffix(strings.Repeat(what+",", n), ",") }
 	for entry, good := range map[string]bool{
@@ -328,8 +329,8 @@ func TestFederation_ListsOfAnExportAreBounded(t *testing.T) {
 	}
 }
 
-// An update had no effect because a cluster of the same name had a lease: its successor's exports
-// arrive once the lease has expired.
+// Exports of a new cluster had no effect, because the previous cluster of its name had a lease.
+// They take effect once that lease has expired.
 func TestFederation_MemberIsAskedAgainForWhatHadNoEffect(t *testing.T) {
 	f := New(Config{Certificate: func() (*tls.Certificate, error) { return nil, nil }})
 	f.members["at"] = Member{Name: "m"}
@@ -347,7 +348,7 @@ func TestFederation_MemberIsAskedAgainForWhatHadNoEffect(t *testing.T) {
 	}
 }
 
-// Parts of a pool had no room in their cluster's share. They arrive once another pool of the
+// Parts of a pool had no room in their cluster's share. They take effect once another pool of the
 // cluster leaves, or the share grows.
 func TestFederation_PartsWithoutRoomAreAskedForAgain(t *testing.T) {
 	endpoints := func(n int) string {
@@ -418,7 +419,7 @@ func TestFederation_PartsWithoutRoomAreAskedForAgain(t *testing.T) {
 	}
 }
 
-// A pool whose head has no room drops its parts, which makes no room for it.
+// A pool whose head has no room drops its parts. This does not make room for the head.
 func TestFederation_PoolThatNeverFitsIsNotAskedForWithoutEnd(t *testing.T) {
 	f := New(Config{Certificate: func() (*tls.Certificate, error) { return nil, nil },
 		Share: func() int { return 400 }})

@@ -28,8 +28,8 @@ type Member struct {
 	Address string // HOST:PORT
 	// Bundle has the trust domain's CA certificates from the ClusterSet, in PEM.
 	Bundle []byte
-	// Published is registry.Update.Bundle of the member's last update. It is trusted, too, if
-	// Bundle authenticated that update.
+	// Published is registry.Update.Bundle of the member's last update. It is trusted if Bundle
+	// authenticated that update.
 	Published []byte
 }
 
@@ -57,7 +57,7 @@ func (t *trust) set(members []Member) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, m := range members {
-		if len(m.Bundle) > 0 { // without a bundle all certificates of the member are denied
+		if len(m.Bundle) > 0 { // without a bundle, no certificate of the member is valid
 			byName[m.Name] = newTrusted(m.Bundle, m.Published)
 		}
 	}
@@ -94,9 +94,9 @@ func (t *trust) published(name string, pem []byte) (kept []byte) {
 	return kept
 }
 
-// under returns the line that precedes a published bundle in its file. The line has the hash of the
-// ClusterSet's bundle that authenticated the published bundle. When a leaked bundle is replaced,
-// the bundles that it authenticated are no longer trusted.
+// under returns the first line of a stored published bundle: the hash of the ClusterSet's bundle
+// that authenticated it. When the ClusterSet's bundle is replaced, for example after a leak,
+// bundles under the old hash lose their trust.
 func under(bundle []byte) []byte {
 	return fmt.Appendf(nil, "Published under %x\n", sha256.Sum256(bundle))
 }
@@ -177,7 +177,7 @@ func (t *trust) identify(ctx context.Context) (string, error) {
 	if !ok {
 		return "", status.Error(codes.Unauthenticated, "the connection has no certificate")
 	}
-	// The members may have changed since the handshake.
+	// SetMembers may have run since the handshake.
 	name, err := t.member(info.State.PeerCertificates, x509.ExtKeyUsageClientAuth)
 	if err != nil {
 		return "", status.Error(codes.PermissionDenied, err.Error())

@@ -14,7 +14,7 @@ import (
 const (
 	wantedTopic = "wanted"
 	loadsTopic  = "loads"
-	// loadTTL is how long a report is sent to members that subscribe late.
+	// loadTTL is how long a report stays published, for members that subscribe late.
 	loadTTL   = 5 * time.Second
 	maxWanted = 4096
 	// maxLoadBlocks and maxSenders bound the lists of a report. maxSender bounds a sender's name,
@@ -26,10 +26,10 @@ const (
 
 // Load is the load of a pool that a cluster reports to an importer.
 type Load struct {
-	Least   float64 // seconds until a server of the pool would begin a prompt that arrives now
+	Least   float64 // seconds until a server of the pool could begin a new prompt
 	Servers int
-	Rate    float64 // tokens a second at which one server reads prompts; 0: unknown
-	// Counted has the requests that arrived from each sender of the importer since Epoch.
+	Rate    float64 // prompt tokens that one server reads in a second; 0: unknown
+	// Counted has, for each sender of the importer, the requests that arrived since Epoch.
 	Counted map[string]uint64
 	Epoch   uint64
 	// Blocks are prompt blocks recently sent to the pool by any cluster (selection.Report).

@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// asked polls until some loads are requested from a site.
+// asked polls until exactly these loads are requested from a site.
 func (s *site) asked(want ...objectid.Member) {
 	s.t.Helper()
 	poll.NoError(s.t, s.name+" is asked for loads", poll.Limit, func() error {
@@ -36,7 +36,7 @@ func TestFederation_LoadIsReportedToMembersThatAskForIt(t *testing.T) {
 	a.exports(exported("10.0.0.1", "b"))
 	b.has("a=10.0.0.1")
 	at := objectid.Member{Member: "a", Pool: chat}
-	c.Want([]objectid.Member{at}) // the pool is not exported to it
+	c.Want([]objectid.Member{at}) // that pool is not exported to c
 	b.Want([]objectid.Member{at, {Member: "a", Pool: objectid.Pool{Namespace: "ns", Name: "other"}}})
 	a.asked(objectid.Member{Member: "b", Pool: chat})
 
@@ -75,7 +75,7 @@ func TestFederation_LoadIsReportedToMembersThatAskForIt(t *testing.T) {
 	a.asked()
 }
 
-// An invalid report of a member is more than a log line.
+// An invalid report of a member is a finding, not only a log line.
 func TestFederation_ReportsWithoutEffectAreNoted(t *testing.T) {
 	a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
 	problems := make(chan string, 100)
@@ -106,16 +106,16 @@ func TestFederation_ReportsWithoutEffectAreNoted(t *testing.T) {
 	}
 }
 
-// Parts of an update that name no pool are reported before the last part arrives.
+// Parts with invalid keys are reported before the last part of an update arrives.
 func TestFederation_UnreadableUpdateIsReportedWithItsFirstPart(t *testing.T) {
 	a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
 	problems := make(chan string, 100)
 	b.cfg.Problem = func(_, problem string) { problems <- problem }
 	join(a, b)
-	b.exports() // without a decision, b reads no report
+	b.exports() // b reads reports only after its first decision
 	a.exports(exported("10.0.0.1", "b"))
 	b.has("a=10.0.0.1")
-	b.paces.spent(a.listener.Addr().String(), burst, time.Now()) // each part waits for seconds
+	b.paces.spent(a.listener.Addr().String(), burst, time.Now()) // each part then waits for seconds
 	items := make([]channel.Item, 20_000)
 	for i := range items {
 		items[i].Key = fmt.Sprintf("b/no pool/%d", i)
@@ -152,7 +152,7 @@ func (s *site) loadsOf(from objectid.Member) []Load {
 	return slices.Clone(s.loaded[from])
 }
 
-// FuzzLoad_WhatAMemberReportsIsBounded: a load decoded from any bytes is within its bounds.
+// FuzzLoad_WhatAMemberReportsIsBounded decodes any bytes. A load must be within its bounds.
 func FuzzLoad_WhatAMemberReportsIsBounded(f *testing.F) {
 	valid, _ := encoding.Marshal(load{Least: 1, Servers: 2, Counted: map[string]uint64{"a/b": 1},
 		Blocks: []byte("12345678"), Interval: 200})

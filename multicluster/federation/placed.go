@@ -27,8 +27,8 @@ const (
 	maxMessage = 512
 )
 
-// SetPlaced publishes to each exporter (Placement.Member) the state of its exports here. If an
-// exporter of one of the pools has no state in list, its earlier state is retracted.
+// SetPlaced publishes the state of exports here, each to its exporter (Placement.Member). It
+// retracts earlier states of pools whose exporters are no longer in list.
 func (f *Federation) SetPlaced(pools []objectid.Pool, list []registry.Placement) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -24,7 +24,7 @@ type publication struct {
 	some   bool
 	items  []channel.Item
 	gone   []string
-	others bool // the audience of unchanged parts changed
+	others bool // the receivers of unchanged parts changed
 }
 
 func (p *publisher) begin(uid string, epoch uint64) (items []channel.Item) {
@@ -35,7 +35,7 @@ func (p *publisher) begin(uid string, epoch uint64) (items []channel.Item) {
 		for i := range r.parts {
 			r.parts[i].Epoch, r.parts[i].Sequence = p.epoch, p.sequence
 		}
-		if list, err := r.items(pool.String(), record{}); err == nil { // cannot fail: it was encoded before
+		if list, err := r.items(pool.String(), record{}); err == nil { // cannot fail: set has encoded this record
 			p.records[pool] = r
 			items = append(items, list...)
 		}
@@ -43,7 +43,7 @@ func (p *publisher) begin(uid string, epoch uint64) (items []channel.Item) {
 	return items
 }
 
-// set keeps the previous version of an export that cannot be encoded.
+// set replaces the exports. An export that cannot be encoded keeps its previous version.
 func (p *publisher) set(list []export.Export, draining bool) (c publication, err error) {
 	p.sequence++
 	var problems []error

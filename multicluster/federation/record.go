@@ -32,8 +32,8 @@ type cluster struct {
 	UID      string `json:"uid"`
 	Epoch    uint64 `json:"epoch"`
 	Sequence uint64 `json:"sequence"`
-	// Started is when the process with this epoch began to publish, in milliseconds since 1970. A
-	// lower epoch with a later Started is accepted.
+	// Started is when the process with this epoch began to publish, in milliseconds since 1970.
+	// Importers accept a lower epoch if Started is later.
 	Started  int64 `json:"started,omitempty"`
 	Draining bool  `json:"draining,omitempty"`
 	// Bundle has the CA certificates of past and future signers, in PEM.
@@ -115,8 +115,7 @@ func parseKey(key string) (out exportKey, err error) {
 	return out, nil
 }
 
-// receivedKey is parseKey for a received key: the pool must have names that are valid in
-// Kubernetes.
+// receivedKey is parseKey for a peer's key: it also rejects names that Kubernetes rejects.
 func receivedKey(key string) (exportKey, error) {
 	out, err := parseKey(key)
 	if err == nil && out.kind != stateKind && !out.pool.IsValid() {
@@ -133,7 +132,7 @@ func memberPool(key string) (objectid.Pool, error) {
 	return m.Pool, nil
 }
 
-// decodeRecord also returns the number of parts of the endpoints.
+// decodeRecord also returns record.Parts.
 func decodeRecord(pool objectid.Pool, value []byte) (e registry.Export, parts int, err error) {
 	if e.Pool = pool; len(value) > maxRecord {
 		return e, 0, fmt.Errorf("it has %d bytes, more than %d", len(value), maxRecord)

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// A stamp above the bound could never be replaced by a later one: the member would be silent for
-// good, even after it was restored.
+// No later stamp could replace a stamp above the bound, so its member's updates would have no
+// effect ever after.
 func TestRecord_StampThatNoLaterOneReplacesIsAnError(t *testing.T) {
 	pool := objectid.Pool{Namespace: "default", Name: "chat"}
 	wire := func(value any) []byte {

@@ -23,7 +23,7 @@ func (l *lines) reset() {
 	l.text.Reset()
 }
 
-// again makes a site reconnect to another one, and requires a new export from it.
+// again reconnects a site to another one, and requires a new export from it.
 func (s *site) again(from *site, address string) {
 	s.t.Helper()
 	at := from.listener.Addr().String()
@@ -34,7 +34,7 @@ func (s *site) again(from *site, address string) {
 	s.has(from.name + "=" + address)
 }
 
-// knows polls until a site has received another one's published bundle.
+// knows polls until a site has another site's published bundle.
 func (s *site) knows(other *site) {
 	s.t.Helper()
 	poll.NoError(s.t, "the bundle arrives", poll.Limit, func() error {
@@ -48,17 +48,17 @@ func (s *site) knows(other *site) {
 	})
 }
 
-// renewsTwice renews the authority of a site twice, with its certificate. seen is called after each
-// step. It returns the last authority.
+// renewsTwice renews a site's authority twice, and its certificate with it. It calls seen after
+// each step, and returns the last authority.
 func (s *site) renewsTwice(seen func()) (signing *authority) {
 	s.t.Helper()
 	signing = s.authority
 	for range 2 {
 		next := newAuthority(s.t)
 		for _, step := range []func(){
-			func() { s.presents(s.presented, slices.Concat(signing.bundle, next.bundle)) }, // it will sign
+			func() { s.presents(s.presented, slices.Concat(signing.bundle, next.bundle)) }, // next signs later
 			func() { s.presents(next.issue(s.t, id(s.name)), slices.Concat(signing.bundle, next.bundle)) },
-			func() { s.presents(s.presented, next.bundle) }, // the previous one expired
+			func() { s.presents(s.presented, next.bundle) }, // signing has expired
 		} {
 			step()
 			seen()
@@ -68,8 +68,8 @@ func (s *site) renewsTwice(seen func()) (signing *authority) {
 	return signing
 }
 
-// An authority renews twice, with its certificates, and the ClusterSets keep the first bundle: no
-// connection fails in either direction.
+// An authority renews twice, with its certificates, while the ClusterSets keep the first bundle. No
+// connection may fail in either direction.
 func TestFederation_AuthorityRenewsWithoutAFailedConnection(t *testing.T) {
 	a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
 	join(a, b)
@@ -77,7 +77,7 @@ func TestFederation_AuthorityRenewsWithoutAFailedConnection(t *testing.T) {
 	b.exports(exported("10.9.0.1"))
 	a.has("b=10.9.0.1")
 	b.has("a=10.0.0.1")
-	// The first to join was denied until the other one knew it.
+	// The first site to join was denied until the other one joined.
 	a.logs.reset()
 	b.logs.reset()
 	n := 1
@@ -92,8 +92,8 @@ func TestFederation_AuthorityRenewsWithoutAFailedConnection(t *testing.T) {
 		t.Errorf("a connection failed, want none:\n%s", text)
 	}
 
-	// After a restart, the published bundle is still trusted; by a member with only the
-	// ClusterSet's bundle it is not.
+	// After a restart, the published bundle is still trusted, but not by a member that has only the
+	// ClusterSet's bundle.
 	m, _ := b.registry.Member("a")
 	restarted, fresh := newTrust(nil, b.trust.now), newTrust(nil, b.trust.now)
 	restarted.set([]Member{{Name: "a", Address: "192.0.2.1:1", Bundle: a.bundle, Published: m.Bundle}})
@@ -110,7 +110,7 @@ func TestFederation_AuthorityRenewsWithoutAFailedConnection(t *testing.T) {
 	}
 }
 
-// A member publishes another one's authority as its own.
+// A member publishes another member's authority as its own.
 func TestFederation_PublishedBundleVouchesForItsMemberAlone(t *testing.T) {
 	a, b, c := newSite(t, "a", id("a")), newSite(t, "b", id("b")), newSite(t, "c", id("c"))
 	join(a, b, c)
@@ -125,7 +125,7 @@ func TestFederation_PublishedBundleVouchesForItsMemberAlone(t *testing.T) {
 			t.Errorf("it vouches for %s, want an error", other)
 		}
 	}
-	a.presents(a.presented, bytes.Repeat([]byte("x"), maxBundle+1)) // dropped, with the rest of the state
+	a.presents(a.presented, bytes.Repeat([]byte("x"), maxBundle+1)) // dropped, like the rest of the state
 	a.exports(exported("10.0.0.7"))
 	poll.Until(t, "c reports it", func() bool { return strings.Contains(c.logs.String(), "its bundle is too long") })
 	a.presents(a.presented, a.bundle)

@@ -1,11 +1,11 @@
 package federation
 
-// shortage records that items had no room in a member's share. They must be requested again,
-// because the exporter does not resend unchanged parts.
+// shortage records items that had no room in a member's share. Once there is room, they must be
+// requested again, because the exporter sends unchanged parts only once.
 type shortage struct {
-	need int // size of the smallest item without room, in bytes; 0: none
+	need int // size of the smallest item that had no room, in bytes; 0: none
 	free int // free bytes after the snapshot
-	most int // the number of pools beside which another pool had no room; 0: all had room
+	most int // the number of pools at which another pool had no room; 0: all had room
 }
 
 func (s *shortage) short(size int) {
@@ -16,8 +16,8 @@ func (s *shortage) short(size int) {
 
 func (s *shortage) crowded(most int) { s.most = most }
 
-// settle records the free room after a snapshot, so that a.returned counts only room that is freed
-// later.
+// settle records the free room after a snapshot. Only room that is freed later causes a new
+// request.
 func (a *assemblies) settle() {
 	a.lack.free = a.share - a.bytes
 	if a.lack.most > 0 {

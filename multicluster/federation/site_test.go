@@ -92,7 +92,7 @@ type site struct {
 	presented func() (*tls.Certificate, error)
 	published []byte
 	loaded    map[objectid.Member][]Load
-	hold      chan struct{} // frozen
+	hold      chan struct{} // while it is not nil, the site is frozen
 }
 
 // presents makes a site use a certificate and publish a bundle.
@@ -196,7 +196,7 @@ func exported(address string, to ...string) export.Export {
 			}}}
 }
 
-// has polls until a site's registry has some content.
+// has polls until a site's registry has this content.
 func (s *site) has(want string) {
 	s.t.Helper()
 	poll.NoError(s.t, fmt.Sprintf("%s has %q", s.name, want), poll.Limit, func() error {

@@ -21,10 +21,10 @@ var (
 )
 
 const (
-	// Valid messages have at most seven levels.
+	// Valid messages nest at most seven levels deep.
 	maxDepth = 16
-	// elementSize is added to the size of each list element, in bytes. The smallest element takes
-	// one byte on the wire.
+	// elementSize is the assumed memory of a list element in addition to its size on the wire, in
+	// bytes. The smallest element takes one byte on the wire.
 	elementSize = 32
 )
 
@@ -35,8 +35,8 @@ func mode[M any](m M, err error) M {
 	return m
 }
 
-// WireTypes returns a zero value of each type of members' messages, by name, for tests with hostile
-// messages.
+// WireTypes returns a zero value of each message type, by name. Tests build hostile messages from
+// them.
 func WireTypes() map[string]any {
 	return map[string]any{"state": cluster{}, "record": record{}, "part": part{}, "placed": placed{}, "load": load{}}
 }

@@ -43,7 +43,7 @@ func field(m *v1alpha1.ClusterSetMember, name string) string {
 	return text
 }
 
-// byKubeconfig reads a mounted kubeconfig. Its relative paths are relative to its folder.
+// byKubeconfig reads a mounted kubeconfig. Paths in the file are relative to the file's folder.
 func (h *Hub) byKubeconfig(m *v1alpha1.ClusterSetMember) (reach, error) {
 	bad := func(name, problem, fix string) (reach, error) {
 		return reach{}, &mistake{Field: field(m, "kubeconfig."+name), Problem: problem, Fix: fix}

@@ -24,10 +24,9 @@ const (
 	poolExportResource = "poolexports"
 )
 
-// beside has a member's objects of the kinds that have no table in the store: nodes and
-// PoolExports.
+// beside has a member's nodes and PoolExports, the kinds that have no table in the store.
 type beside struct {
-	informers map[string]cache.SharedIndexInformer // by resource; forbidden and uninstalled kinds have none
+	informers map[string]cache.SharedIndexInformer // keyed by resource, without forbidden and uninstalled kinds
 }
 
 // newBeside makes informers that call the function changed after each change. changed must not
@@ -89,7 +88,8 @@ func keptNode(u *unstructured.Unstructured) (runtime.Object, error) {
 		Status: corev1.NodeStatus{Addresses: n.Status.Addresses}}, nil
 }
 
-// keptExport keeps the status of a PoolExport only if the member itself exports the pool.
+// keptExport drops the status of a PoolExport for another cluster's export. The hub needs only the
+// member's own entries.
 func keptExport(u *unstructured.Unstructured) (runtime.Object, error) {
 	var e v1alpha1.PoolExport
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &e); err != nil {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// longestText bounds a text in a hub's log, in bytes: members' API servers return texts of any
-// length.
+// longestText bounds a text in a hub's log, in bytes, because members' API servers return texts of
+// any length.
 const longestText = 1 << 10
 
 type boundedLog struct{ slog.Handler }

@@ -9,8 +9,8 @@ type claim struct {
 
 const twin = ", which may be another member, too"
 
-// claim records a member's cluster. It returns the name of another member with the same cluster, if
-// there is one. If the members' addresses differ (certain is false), one API server may fake the
+// claim records which cluster a member is. other is a member with the same cluster UID; "": none.
+// certain means that both have the same address. If it is false, one API server may fake the
 // other's UID, so both members stay.
 func (h *Hub) claim(name string, c claim) (other string, certain bool) {
 	h.mu.Lock()
@@ -27,8 +27,7 @@ func (h *Hub) claim(name string, c claim) (other string, certain bool) {
 	return other, false
 }
 
-// sameServer compares addresses. A common CA proves nothing: some providers use one for all
-// clusters.
+// sameServer compares addresses, because some providers use one CA for all clusters.
 func sameServer(a, b *rest.Config) bool { return a.Host == b.Host }
 
 func (h *Hub) isMember(name string) bool {

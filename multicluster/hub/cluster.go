@@ -106,7 +106,7 @@ func (c *cluster) live(ref report.Ref) *inferenceapi.InferencePoolImportStatus {
 
 func (c *cluster) run(ctx context.Context) {
 	defer close(c.done)
-	var quiet klog.Logger // discards text, because the client's errors are reported
+	var quiet klog.Logger // discards logs of client-go; its errors are reported
 	ctx = klog.NewContext(ctx, quiet)
 	for ctx.Err() == nil {
 		err := c.once(ctx)
@@ -267,7 +267,8 @@ func (c *cluster) restore() {
 	c.hub.out.Restore(c.name, entries)
 }
 
-// contact returns when the installed kinds, the cluster or the room for objects change.
+// contact polls the member. It returns when installed kinds, the cluster's UID, or the room for
+// objects changed, because the reader must then start anew.
 func (c *cluster) contact(
 	ctx context.Context, client dynamic.Interface, source *kube.Source, before []right, schema *installed,
 	share *kube.Share,
@@ -325,7 +326,8 @@ func (c *cluster) clusterUID() string {
 	return c.uid
 }
 
-// identify returns an error if another member certainly is the same cluster.
+// identify reads the cluster's UID. It returns an error if another member has the same cluster for
+// certain.
 func (c *cluster) identify(ctx context.Context, client dynamic.Interface) error {
 	ctx, cancel := context.WithTimeout(ctx, contactTimeout)
 	defer cancel()
@@ -365,7 +367,7 @@ func (c *cluster) follow(ctx context.Context, source *kube.Source) error {
 	var demands []kube.Demand
 	first := true
 	var spent pace
-	c.decideAgain() // a member without objects needs a decision, too
+	c.decideAgain() // without objects no event arrives, but a member needs a decision
 	for {
 		decide := false
 		select {

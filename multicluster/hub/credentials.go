@@ -19,9 +19,9 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// ClientConfig returns the access to the cluster of a kubeconfig's context, and the namespace of
-// this context. loaded is a result of Kubeconfig. Changes of the files that loaded names take
-// effect.
+// ClientConfig returns the access to the cluster of a kubeconfig's context, and the context's
+// namespace. loaded comes from Kubeconfig. The access follows changes of the files that loaded
+// names.
 func ClientConfig(disk *filesystem.Disk, loaded *api.Config, name string) (out *rest.Config, namespace string,
 	err error) {
 	loaded = loaded.DeepCopy()
@@ -60,7 +60,8 @@ type followed struct {
 	pair *tls.Certificate
 }
 
-// take moves followed files out of c and u, which may be nil.
+// take replaces file names in c and u by their contents, or by files that f reads again later. c
+// and u may be nil. token is the name of a token file.
 func (f *followed) take(c *api.Cluster, u *api.AuthInfo) (token string, err error) {
 	if c != nil && len(c.CertificateAuthorityData) == 0 && c.CertificateAuthority != "" {
 		f.ca, c.CertificateAuthority = c.CertificateAuthority, ""
@@ -90,8 +91,8 @@ func (f *followed) take(c *api.Cluster, u *api.AuthInfo) (token string, err erro
 	return token, nil
 }
 
-// authorities returns an error if there is no CA certificate, because client-go would then trust
-// the system's certificates.
+// authorities rejects a file without CA certificates: client-go would then trust the system's
+// certificates.
 func (f *followed) authorities() ([]byte, error) {
 	raw, err := f.disk.Read(f.ca)
 	if err != nil {
@@ -103,7 +104,7 @@ func (f *followed) authorities() ([]byte, error) {
 	return raw, nil
 }
 
-// present returns the previous pair while the files are invalid.
+// present returns the client certificate. While its files are invalid, it returns the previous one.
 func (f *followed) present() (*tls.Certificate, error) {
 	pair, err := f.disk.KeyPair(f.cert, f.key)
 	f.mu.Lock()
@@ -126,7 +127,7 @@ func (f *followed) transport(cfg *rest.Config) transport.WrapperFunc {
 			NextProtos: cfg.NextProtos,
 		},
 	}
-	if f.cert != "" { // one holder per configuration: client-go keeps a transport for each holder
+	if f.cert != "" { // client-go keeps a transport for each holder, so there is one holder for each configuration
 		with.TLS.GetCertHolder = &transport.GetCertHolder{GetCert: f.present}
 	}
 	return func(http.RoundTripper) http.RoundTripper { return &connection{files: f, with: with, read: time.Now()} }
@@ -154,7 +155,8 @@ func (c *connection) RoundTrip(req *http.Request) (*http.Response, error) {
 	return rt.RoundTrip(req)
 }
 
-// current uses the previous certificates while the CA certificates are invalid.
+// current returns the transport. While the CA file is invalid, it uses the previous CA
+// certificates.
 func (c *connection) current() (rt http.RoundTripper, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -192,10 +194,10 @@ type tokenFile struct {
 
 	mu    sync.Mutex
 	token string
-	read  time.Time // zero: the next use reads the file again
+	read  time.Time // zero: read the file at the next use
 }
 
-// current returns the previous token while the file cannot be read.
+// current returns the token. While its file cannot be read, it returns the previous one.
 func (f *tokenFile) current() (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -215,7 +217,8 @@ func (f *tokenFile) current() (string, error) {
 	return f.token, nil
 }
 
-// unauthorized makes the next use read the file again, unless it was read after the request began.
+// unauthorized makes the next use read the file again, unless the file was read after the denied
+// request began.
 func (f *tokenFile) unauthorized(began time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 	"github.com/penstock-project/penstock/xds/authority"
 )
 
-// replace replaces a file by an irregular or oversized one.
+// replace replaces a file by an irregular or an oversized one.
 func replace(t *testing.T, path, by string) {
 	t.Helper()
 	if err := os.Remove(path); err != nil {
@@ -42,7 +42,7 @@ func replace(t *testing.T, path, by string) {
 	}
 }
 
-// kubeClient makes a client for the cluster of a kubeconfig with fields of its user.
+// kubeClient makes a client from a kubeconfig whose user has these fields.
 func kubeClient(t *testing.T, dir, server, user string) *http.Client {
 	t.Helper()
 	text := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "a",
@@ -68,7 +68,8 @@ func kubeClient(t *testing.T, dir, server, user string) *http.Client {
 	return c
 }
 
-// get returns the status of a request, which ends within the time of some reads of a file.
+// get returns the status of a request. The request must end within the time of some reads of a
+// file.
 func get(t *testing.T, c *http.Client, url string) int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*filesystem.Timeout)
@@ -91,7 +92,7 @@ func get(t *testing.T, c *http.Client, url string) int {
 	select {
 	case status := <-done:
 		return status
-	case <-ctx.Done(): // an unbounded read does not follow the context
+	case <-ctx.Done(): // an unbounded read ignores the context
 		t.Fatal("the request does not end")
 		return 0
 	}
@@ -105,8 +106,8 @@ func writeCA(t *testing.T, dir string, s *httptest.Server) {
 	}
 }
 
-// While a token's file cannot be read, the previous token stays in use, and no request waits for
-// the file.
+// While a token's file cannot be read, the previous token stays in use. No request waits for the
+// file.
 func TestKubeconfig_TokenFileThatNeverEndsBlocksNoRequest(t *testing.T) {
 	for _, by := range []string{"fifo", "huge"} {
 		t.Run(by, func(t *testing.T) {
@@ -187,8 +188,8 @@ func TestKubeconfig_ClientKeyThatNeverEndsBlocksNoConnection(t *testing.T) {
 	}
 }
 
-// While the CA certificates cannot be read, the previous ones stay in use; the next ones are used
-// once they can.
+// While the CA file cannot be read, the previous certificates stay in use. Once it can be, the new
+// ones are used.
 func TestKubeconfig_CertificateAuthorityIsFollowedWithinBounds(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ca")
 	first, err := authority.NewPair(time.Now(), time.Hour)
@@ -210,7 +211,7 @@ func TestKubeconfig_CertificateAuthorityIsFollowedWithinBounds(t *testing.T) {
 			replace(t, path, by)
 			want = first.Cert
 		}
-		if _, err := c.current(); err != nil || !bytes.Equal(c.with.TLS.CAData, want) { // it was never read
+		if _, err := c.current(); err != nil || !bytes.Equal(c.with.TLS.CAData, want) { // the first read
 			t.Errorf("%q: got %v\n%s\nwant\n%s", by, err, c.with.TLS.CAData, want)
 		}
 	}

@@ -23,8 +23,8 @@ import (
 
 const exportedWorkers = 2
 
-// exported writes the condition Exported of a member's pools. Several controllers share
-// status.parents, so a patch has the resource version that was read.
+// exported writes the condition Exported of a member's pools. Other controllers also write
+// status.parents, so each patch carries the resource version that was read.
 type exported struct {
 	cluster *cluster
 	source  *kube.Source
@@ -88,7 +88,7 @@ func (e *exported) write(ctx context.Context, p objectid.Pool) error {
 	}
 	condition, asked, known := e.cluster.hub.out.Condition(e.cluster.name, p)
 	if !known {
-		return nil // Hub enqueues it again
+		return nil // the hub enqueues the pool once the condition is known
 	}
 	old := live.Status.(*inferencev1.InferencePoolStatus).Parents
 	want := withExported(old, p, condition, asked, pool.Generation, metav1.NewTime(time.Now().Truncate(time.Second)))

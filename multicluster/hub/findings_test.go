@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// lines are the lines of a log that is read while it is written.
+// lines is a log that is read while it is written.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -55,9 +55,9 @@ func problems(t *testing.T, h *Hub) float64 {
 	return 0
 }
 
-// Penstocks exchange exports with a member that has a peer. A hub without other members reads and
-// writes nothing, so its operator needs the replacement in the log. The hub checks its ClusterSet
-// every few seconds and logs this once.
+// Penstocks exchange exports with a member that has a peer, so a hub with only such members does
+// nothing. Its operator needs the replacement in the log. The hub checks its ClusterSet every few
+// seconds, and logs this once.
 func TestHub_MembersWithAPeerAloneAreAProblemThatIsLoggedOnce(t *testing.T) {
 	var log lines
 	h, err := New(Config{StateDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(&log, nil))})
@@ -114,8 +114,8 @@ func TestHub_DrainingOfAMemberThatDrainsItselfIsAProblem(t *testing.T) {
 	}
 }
 
-// The previous version of a ClusterSet with an error stays in use. Without a finding, the page and
-// alerts would show its members as the newest ones.
+// A ClusterSet with an error leaves the previous version in use. Without a finding, the page and
+// alerts would show old members as current ones.
 func TestHub_FindingsOfItsFilesAreOnItsPageUntilCorrected(t *testing.T) {
 	dir := t.TempDir()
 	write := func(member string) {
@@ -157,7 +157,7 @@ func TestHub_FindingsOfItsFilesAreOnItsPageUntilCorrected(t *testing.T) {
 	}
 	poll.NoError(t, "the count of problems", poll.Limit, func() error {
 		status := h.status()
-		// and there is no ClusterSet
+		// the problem of the missing ClusterSet is one more
 		if got, want := problems(t, h), float64(1+len(status.Problems)); status.Problem == nil || got != want {
 			return fmt.Errorf("penstock_hub_problems is %v, want %v: %+v", got, want, status)
 		}

@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// site is a hub with members, each an API server in this process.
+// site is a hub whose members are API servers in this process.
 type site struct {
 	testing.TB
 	hub     *Hub
@@ -27,8 +27,8 @@ type site struct {
 	log     *lines
 }
 
-// newSite runs a hub with members. Each has the namespace team, and validates statuses like a real
-// API server.
+// newSite makes a hub with members. Each has namespace team, and validates statuses like a real API
+// server.
 func newSite(t testing.TB, names ...string) *site {
 	t.Helper()
 	s := &site{TB: t, members: map[string]*kubetest.Server{}, log: &lines{}}
@@ -149,7 +149,7 @@ func (s *site) condition(member, pool string) string {
 	return ""
 }
 
-// until waits until a function returns want.
+// until polls until get returns want.
 func (s *site) until(what, want string, get func() string) {
 	s.Helper()
 	poll.NoError(s, what, poll.Limit, func() error {
@@ -160,7 +160,7 @@ func (s *site) until(what, want string, get func() string) {
 	})
 }
 
-// problem waits until a member's problem contains texts.
+// problem polls until a member's problem contains all texts.
 func (s *site) problem(key string, want ...string) {
 	s.Helper()
 	poll.NoError(s, "what is wrong with "+key, poll.Limit, func() error {
@@ -177,14 +177,14 @@ func (s *site) problem(key string, want ...string) {
 	})
 }
 
-// hostilePool is an invalid exported pool at an API server without validation.
+// hostilePool makes an exported pool invalid, at an API server that does not validate.
 type hostilePool struct {
-	change  func(pool, service kubetest.Object) // changes a valid pool
-	beside  func(name string) kubetest.Object   // a PoolExport, or nil
+	change  func(pool, service kubetest.Object) // modifies a valid pool
+	beside  func(name string) kubetest.Object   // a PoolExport for the pool, or nil
 	problem string                              // in the condition Exported
 }
 
-// owned is a pool with a PoolExport that has an entry.
+// owned is a pool whose PoolExport has this entry.
 func owned(entry kubetest.Object) hostilePool {
 	return hostilePool{
 		change: func(pool, _ kubetest.Object) { delete(pool["spec"].(kubetest.Object), "endpointPickerRef") },
@@ -200,7 +200,7 @@ func owned(entry kubetest.Object) hostilePool {
 	}
 }
 
-// hostilePools maps names to pools. East exports a pool of each name, too.
+// hostilePools returns pools by name. East exports a pool of each name, too.
 func hostilePools() map[string]hostilePool {
 	long := func(n int) string { return strings.Repeat("a", n) }
 	spec := func(o kubetest.Object) kubetest.Object { return o["spec"].(kubetest.Object) }
@@ -281,8 +281,8 @@ func hostilePools() map[string]hostilePool {
 	}
 }
 
-// A member whose API server returns invalid objects affects neither the others' entries in common
-// imports nor their next changes.
+// Invalid objects of one member must affect neither others' entries in common imports nor their
+// later changes.
 func TestHub_HostileMemberTakesNoImportFromOthers(t *testing.T) {
 	s := newSite(t, "east", "evil", "west")
 	all := hostilePools()
@@ -337,14 +337,14 @@ func (s *site) publish(name string, h hostilePool) {
 	}
 }
 
-// hostile makes a member export a pool with a specification.
+// hostile makes a member export a pool with this spec.
 func (s *site) hostile(member, name string, spec kubetest.Object) {
 	pool := picked(name)
 	pool["spec"] = spec
 	s.members[member].Put("inferencepools", pool)
 }
 
-// An invalid form of an export leaves the previous version in use; a valid one replaces it.
+// An export that becomes invalid keeps its previous version until a valid one replaces it.
 func TestHub_ExportThatBecomesInvalidKeepsItsLastVersion(t *testing.T) {
 	s := newSite(t, "east", "evil", "west")
 	s.exports("east", "chat", "192.0.2.1")
@@ -352,7 +352,7 @@ func TestHub_ExportThatBecomesInvalidKeepsItsLastVersion(t *testing.T) {
 	s.run()
 	both := "east 192.0.2.1, evil 198.51.100.1"
 	s.until("the import", both, func() string { return s.imports("west", "chat") })
-	pool := picked("chat") // its Service stays: the hub may see that one first, as a valid change
+	pool := picked("chat") // its Service stays, because the hub may read it first, as a valid change
 	hostilePools()["port-70000"].change(pool, nil)
 	s.members["evil"].Put("inferencepools", pool)
 	s.problem("evil"+unfit, "targetPorts[1].number is 70000")
@@ -370,8 +370,8 @@ func TestHub_ExportThatBecomesInvalidKeepsItsLastVersion(t *testing.T) {
 	})
 }
 
-// An API server may reject more than its schema does, such as by a policy. It rejects a whole
-// status, so the entry at fault is found, left out and named.
+// An API server may reject more than its schema does, for example by a policy. It then rejects the
+// whole status, so the hub finds the entry, leaves it out and names it.
 func TestHub_EntryThatAnAPIServerRejectsBlocksNoOther(t *testing.T) {
 	s := newSite(t, "east", "evil", "north", "west")
 	forbidden := func(resource string, obj kubetest.Object) string {
@@ -422,8 +422,8 @@ func TestHub_EntryThatAnAPIServerRejectsBlocksNoOther(t *testing.T) {
 	}
 }
 
-// The response of a member's API server to a write becomes a message in conditions at others, whose
-// API servers can store it.
+// The hub copies errors of a member's API server into conditions at other members. Their API
+// servers must accept the text.
 func TestHub_ErrorOfOneMemberFitsTheConditionsOfOthers(t *testing.T) {
 	s := newSite(t, "east", "evil", "west")
 	s.members["evil"].Reject(func(string, kubetest.Object) string { return strings.Repeat("no\n", 1<<20) })
@@ -439,7 +439,7 @@ func TestHub_ErrorOfOneMemberFitsTheConditionsOfOthers(t *testing.T) {
 	})
 }
 
-// A member that reports the UID of another member's cluster does not take its place.
+// A member that reports the UID of another member's cluster must not replace that member.
 func TestHub_MemberWithTheUIDOfAnotherTakesNoPlace(t *testing.T) {
 	s := newSite(t, "east", "evil", "west")
 	s.exports("evil", "other", "198.51.100.1")
@@ -461,7 +461,7 @@ func TestHub_MemberWithTheUIDOfAnotherTakesNoPlace(t *testing.T) {
 	})
 }
 
-// Objects that a Go type cannot hold are named, too.
+// An object that its Go type cannot hold is named in the problem.
 func TestHub_ObjectThatCannotBeDecodedIsNamed(t *testing.T) {
 	s := newSite(t, "east", "evil", "west")
 	s.exports("east", "chat", "192.0.2.1")

@@ -35,8 +35,8 @@ const LeaseName = "penstock-hub"
 const (
 	// defaultMemory is the default of Config.Memory, and the limit that the chart sets.
 	defaultMemory = 512 << 20
-	// budgetPart is the part of the memory for members' objects. If it is a fifth, the whole
-	// process uses half of the memory.
+	// budgetPart: members' objects may take a fifth of the memory. The whole process then uses half
+	// of it.
 	budgetPart = 5
 )
 
@@ -49,7 +49,7 @@ type Config struct {
 	REST *rest.Config
 	// Namespace is the Lease's namespace. Identity is this process's name.
 	Namespace, Identity string
-	// Paths are the files with the ClusterSet, without REST.
+	// Paths are the files with the ClusterSet, if REST is nil.
 	Paths []string
 	// StateDir is the folder for this hub's identity and the last valid ClusterSet.
 	StateDir string
@@ -81,7 +81,7 @@ type Hub struct {
 	uid      string
 	epoch    uint64
 	out      *decide.Hub
-	clusters map[string]*cluster // callbacks read it with mu held
+	clusters map[string]*cluster // callbacks hold mu to read it
 
 	files atomic.Pointer[file.Reader]
 
@@ -108,7 +108,7 @@ func New(c Config) (*Hub, error) {
 	return h, nil
 }
 
-// Stuck returns why the hub needs a restart; "": it does not.
+// Stuck returns why the hub must be restarted; "": it need not be.
 func (h *Hub) Stuck() string {
 	if files := h.files.Load(); files != nil && files.Stuck() {
 		return file.StuckMessage
@@ -259,7 +259,7 @@ func (h *Hub) follow(ctx context.Context) error {
 	}
 }
 
-// Without a ClusterSet nothing changes.
+// adopt applies a ClusterSet. After its deletion, the members stay.
 func (h *Hub) adopt(ctx context.Context, clusterSet *v1alpha1.ClusterSet) {
 	h.mu.Lock()
 	had := h.set
@@ -303,7 +303,7 @@ func (h *Hub) adopt(ctx context.Context, clusterSet *v1alpha1.ClusterSet) {
 			} else if ok {
 				h.note(name+newest, bad)
 			}
-			if c == nil { // it stays a member, so the other members keep its exports
+			if c == nil { // it stays a member, so that the other members keep its exports
 				c = &cluster{hub: h, name: name, store: store.New(), again: make(chan struct{}, 1), stop: func() {},
 					done: closed}
 				now[name] = c
@@ -314,7 +314,7 @@ func (h *Hub) adopt(ctx context.Context, clusterSet *v1alpha1.ClusterSet) {
 				<-c.done
 				h.forget(name)
 			}
-			// A new store has no objects of another cluster or of an earlier reader.
+			// The store is new, because the old one may have objects of another cluster.
 			c = &cluster{hub: h, name: name, store: store.New(), again: make(chan struct{}, 1), key: at.key,
 				rest: at.rest, done: make(chan struct{})}
 			now[name], begin = c, append(begin, c)
@@ -340,7 +340,7 @@ func (h *Hub) adopt(ctx context.Context, clusterSet *v1alpha1.ClusterSet) {
 	}
 }
 
-// Of two members with one name, wanted returns only the first.
+// wanted returns the members by name. If two have one name, the first counts.
 func (h *Hub) wanted(clusterSet *v1alpha1.ClusterSet) (names []string, wanted map[string]*v1alpha1.ClusterSetMember) {
 	wanted = map[string]*v1alpha1.ClusterSetMember{}
 	taken := map[string]bool{}

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// observed writes the generation that this hub uses to the ClusterSet's status, because kstatus
-// waits for it. If a Penstock of the same cluster writes conditions, the hub writes nothing.
+// observed writes status.observedGeneration of the ClusterSet, because kstatus waits for it. If
+// status has conditions, a Penstock of this cluster writes the status, and the hub must not.
 func (h *Hub) observed(ctx context.Context, clusterSet *v1alpha1.ClusterSet) {
 	if h.source == nil || clusterSet == nil {
 		return
@@ -22,7 +22,7 @@ func (h *Hub) observed(ctx context.Context, clusterSet *v1alpha1.ClusterSet) {
 		return
 	}
 	status := live.Status.(*v1alpha1.ClusterSetStatus)
-	unset := status.ObservedGeneration == 0 // the installed CRD lacks the field
+	unset := status.ObservedGeneration == 0 // never written: the installed CRD lacks the field
 	if unset || len(status.Conditions) > 0 || status.ObservedGeneration == clusterSet.Generation {
 		return
 	}
@@ -34,7 +34,7 @@ func (h *Hub) observed(ctx context.Context, clusterSet *v1alpha1.ClusterSet) {
 		err = h.source.Patch(ctx, ref, live, "status", body)
 	}
 	switch {
-	case err == nil, ctx.Err() != nil, apierrors.IsConflict(err), apierrors.IsNotFound(err): // checkInterval retries
+	case err == nil, ctx.Err() != nil, apierrors.IsConflict(err), apierrors.IsNotFound(err): // retried
 	case h.unwritten:
 	default:
 		h.unwritten = true

@@ -2,11 +2,11 @@ package hub
 
 import "time"
 
-// The cost of a member's changes is a debt. In the time t it decreases by paceShare*t. Above
-// paceBurst the next decision waits.
+// The cost of a member's changes is a debt that decreases by paceShare*t in the time t. While the
+// debt exceeds paceBurst, the member's next decision waits.
 const (
 	paceShare  = 0.1
-	paceBurst  = 2 * time.Second // enough for the first decision about 1,000 pools
+	paceBurst  = 2 * time.Second // enough for a first decision on about 1,000 pools
 	exportCost = 2 * time.Millisecond
 	// longestPace bounds the wait: a third of a lease.
 	longestPace = 5 * time.Second

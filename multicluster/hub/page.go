@@ -19,13 +19,13 @@ type Status struct {
 	Leading    bool            `json:"leading"`
 	Problem    *mistake        `json:"problem,omitempty"`
 	Members    []decide.Status `json:"members"`
-	// Peers are the members with a peer. The hub ignores them.
+	// Peers are the members with a peer, which the hub ignores.
 	Peers []string `json:"peers,omitempty"`
 	// Problems has problems by member, or by object and field in a file.
 	Problems map[string]*mistake `json:"problems,omitempty"`
 }
 
-// note records a member's problem m, and logs it if it is new; nil: the member has no problem.
+// note sets a member's problem, and logs it if it is new. m is nil for a member without a problem.
 // Member "" stands for the ClusterSet.
 func (h *Hub) note(member string, m *mistake) {
 	h.mu.Lock()
@@ -71,7 +71,7 @@ func (h *Hub) status() Status {
 	return status
 }
 
-// Register adds two pages to mux: the members, and the page by which commands recognize a hub.
+// Register adds two pages to mux: the members, and a page by which commands recognize a hub.
 func (h *Hub) Register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /members", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, h.status()) })
 	mux.HandleFunc("GET /clusters", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, h.clusterSet()) })
@@ -92,7 +92,7 @@ func writeJSON(w http.ResponseWriter, value any) {
 	w.Header().Set("content-type", "application/json")
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	_ = e.Encode(value) // fails only if the client has disconnected
+	_ = e.Encode(value) // fails only when the client disconnects
 }
 
 func equalMember(a, b *v1alpha1.ClusterSetMember) bool { return reflect.DeepEqual(a, b) }

@@ -22,8 +22,8 @@ var (
 	namespaceKind = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 )
 
-// The label setLabel of a namespace has the name of the cluster set whose ClusterProfiles are in
-// the namespace (KEP-4322).
+// setLabel of a namespace names the cluster set whose ClusterProfiles are in that namespace
+// (KEP-4322).
 const setLabel = "multicluster.x-k8s.io/clusterset"
 
 // byProfile builds the access to a ClusterProfile's cluster with the configured providers
@@ -71,7 +71,7 @@ func (h *Hub) byProfile(ctx context.Context, set string, m *v1alpha1.ClusterSetM
 		return bad("clusterProfile.name", "its status.accessProviders is empty",
 			"have the cluster manager write how the cluster is reached")
 	}
-	var providers access.Config // read each time, because building a config changes the config of its provider
+	var providers access.Config // read anew, because building a config modifies its provider
 	raw, err := h.cfg.Disk.Read(h.cfg.Providers)
 	if err == nil {
 		err = json.Unmarshal(raw, &providers)

@@ -12,11 +12,11 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// installed determines whether a member's CRD of InferencePoolImport lacks status.clusters. The
-// upstream CRD lacks it. Reading the API server's schema needs no permission.
+// installed determines whether a member's CRD of InferencePoolImport lacks status.clusters, as the
+// upstream CRD does. Every client may read the API server's schema.
 type installed struct {
 	client *discovery.DiscoveryClient
-	url    string // of the last schema; it contains a hash of the content
+	url    string // of the last schema; a hash of the content is part of it
 	prunes bool
 }
 
@@ -25,7 +25,7 @@ func newInstalled(config *rest.Config) (*installed, error) {
 	return &installed{client: client}, err
 }
 
-// read reads the schema if it changed. If the kind is not installed, prunes is false.
+// read fetches the schema if its URL changed. prunes is false while the kind is not installed.
 func (i *installed) read(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*contactTimeout)
 	defer cancel()

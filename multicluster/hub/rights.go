@@ -20,7 +20,8 @@ import (
 type right struct {
 	group, version, resource, kind string
 	optional                       bool
-	// kept is set for kinds without a table in the store. Reads of these kinds may be forbidden.
+	// kept converts objects of a kind without a table in the store; nil for other kinds. The hub
+	// works without these kinds, so reading them may be forbidden.
 	kept func(u *unstructured.Unstructured) (runtime.Object, error)
 }
 
@@ -39,8 +40,8 @@ var rights = []right{
 	{v1alpha1.Group, v1alpha1.Version, poolExportResource, "PoolExport", true, keptExport},
 }
 
-// readable returns the rights for installed kinds. A forbidden read is an error, unless right.kept
-// is set.
+// readable returns the rights for installed kinds. A forbidden read is an error unless the kind has
+// right.kept.
 func (c *cluster) readable(ctx context.Context, client dynamic.Interface) (out []right, err error) {
 	for _, r := range rights {
 		one, cancel := context.WithTimeout(ctx, 2*contactTimeout)

@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/set"
 )
 
-// needed reports whether to store an object. It skips pools that have neither an export annotation
-// nor a hub's condition, because a cluster may have any number of these pools.
+// needed reports whether to store an object. Pools without an export annotation and without a hub's
+// condition are skipped, because a cluster may have any number of them.
 func needed(obj store.Object) bool {
 	pool, ok := obj.(*inferencev1.InferencePool)
 	if !ok {
@@ -34,8 +34,8 @@ func needed(obj store.Object) bool {
 	return false
 }
 
-// reportLeftOut reports objects that are left out, by kind. It does not log changes of only the
-// numbers, because they would fill the log.
+// reportLeftOut reports which kinds have objects without room. It logs a change of these kinds, but
+// not of the numbers, which change often.
 func (c *cluster) reportLeftOut(share *kube.Share) {
 	var names, texts []string
 	for _, l := range share.LeftOut() {

@@ -13,7 +13,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// A kubeconfig, or a file named in one, that never ends is a finding about its member.
+// A kubeconfig that never ends, or that names a file which never ends, is a finding about its
+// member.
 func TestHub_KubeconfigThatNeverEndsIsAFinding(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mkfifo(filepath.Join(dir, "east.yaml"), 0o600); err != nil {

@@ -2,5 +2,6 @@
 
 package imports
 
-// Only with the build tag faults, faulty returns true for a mistake that simulations must find.
+// faulty injects faults that simulations must detect. Without the build tag faults it returns
+// false.
 func faulty(string) bool { return false }

@@ -16,14 +16,13 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// A placement has one of these reasons if this cluster does not import an export or its newest
-// version.
+// Reasons of a placement whose export, or newest version of it, is not imported.
 const (
 	NotAllowedReason        = "NotAllowed"
 	NamespaceNotFoundReason = "NamespaceNotFound"
 	NotSupportedReason      = "NotSupported"
-	// ConflictReason means that another controller or a user wrote an entry of the cluster in the
-	// import.
+	// ConflictReason means that a user or another controller wrote the import's entry of the
+	// cluster.
 	ConflictReason = "Conflict"
 )
 
@@ -36,11 +35,11 @@ const (
 type Config struct {
 	Registry *registry.Registry
 	Store    *store.Store
-	// Namespace reports whether a namespace exists here; nil: all namespaces exist.
+	// Namespace reports whether a namespace exists in this cluster; nil: all do.
 	Namespace func(name string) bool
 	// Self is a cluster whose exports need no entry in Allow; "": none.
 	Self string
-	// Own returns the clusters whose stored entries in an import come from this Importer's Status.
+	// Own returns the clusters of an import whose stored entries come from Status of this Importer.
 	Own func(p objectid.Pool) []string
 }
 
@@ -59,8 +58,8 @@ type Importer struct {
 	unusable  map[objectid.Pool]map[string]Unusable
 }
 
-// Unusable is why translation cannot use an exporting cluster: NotAllowedReason or
-// NotSupportedReason, and a sentence.
+// Unusable states why translation cannot use an exporting cluster. Reason is NotAllowedReason or
+// NotSupportedReason.
 type Unusable struct{ Reason, Message string }
 
 type picker struct {
@@ -68,7 +67,7 @@ type picker struct {
 	cluster string
 }
 
-// New makes an importer that allows members nothing yet.
+// New makes an importer that imports nothing before SetAllow.
 func New(c Config) *Importer {
 	if c.Namespace == nil {
 		c.Namespace = func(string) bool { return true }
@@ -143,7 +142,7 @@ func (i *Importer) SetUnusable(p objectid.Pool, clusters map[string]Unusable) []
 	return []objectid.Pool{p}
 }
 
-// mu is held.
+// The caller holds mu.
 func (i *Importer) pickerDown(at picker) string {
 	reasons := i.down[at]
 	if len(reasons) == 0 {
@@ -159,7 +158,7 @@ func weight(w *int32) int32 {
 	return *w
 }
 
-// mu is held.
+// The caller holds mu.
 func (i *Importer) all() (pools []objectid.Pool) {
 	for _, m := range i.cfg.Registry.Members(nil) {
 		pools = append(pools, i.poolsOf(m.Name)...)
@@ -184,16 +183,16 @@ func sorted(pools []objectid.Pool) []objectid.Pool {
 
 // Assembled is the result of Assemble.
 type Assembled struct {
-	// Pools are the pools of the call, and other pools whose share of a limit changed.
+	// Pools are the pools passed to Assemble, and those whose share of a limit changed.
 	Pools []objectid.Pool
-	// Placed has the state of each export of Pools in this cluster, for its exporter
-	// (Placement.Member). Withdrawn exports have no state.
+	// Placed has the state in this cluster of each export of Pools, except withdrawn ones.
+	// Placement.Member is the exporter.
 	Placed []registry.Placement
 	// Turned lists the exports of members that got or lost an Offer.
 	Turned []registry.RecordID
 	// Ready lists the Pools whose exporting clusters are all imported and Ready.
 	Ready []objectid.Pool
-	// Revision is the store's revision that has the Offers of Pools.
+	// Revision is the store's revision with the Offers of Pools.
 	Revision uint64
 }
 
@@ -257,8 +256,8 @@ func (i *Importer) Assemble(pools []objectid.Pool) (out Assembled, err error) {
 	return out, nil
 }
 
-// dated returns the pools' sources, and records which exports begin or cease to be imported. mu is
-// held.
+// dated returns the pools' sources, and records which exports begin or cease to be imported. The
+// caller holds mu.
 func (i *Importer) dated(r store.Reader, pools []objectid.Pool) [][]Source {
 	out := make([][]Source, len(pools))
 	var begun, ceased []registry.RecordID
@@ -295,7 +294,7 @@ func (i *Importer) Status(p objectid.Pool, generation int64) (s inferenceapi.Inf
 	return StatusOf(sources, generation), slices.ContainsFunc(sources, func(s Source) bool { return s.imported() })
 }
 
-// limit adds pools whose share of a limit changed. mu is held.
+// limit adds pools whose share of a limit changed. The caller holds mu.
 func (i *Importer) limit(pools []objectid.Pool) []objectid.Pool {
 	before := i.over
 	i.over = map[string]map[objectid.Pool]share{}
@@ -329,7 +328,7 @@ func (i *Importer) share(member string, exports, endpoints int) map[objectid.Poo
 	out, allow := map[objectid.Pool]share{}, i.allow[member]
 	for _, e := range i.cfg.Registry.ExportsOf(member) {
 		if e.Withdrawn() || !allows(&allow, e.Pool) {
-			continue // a withdrawn export keeps its endpoints
+			continue // a withdrawn export keeps its endpoints and uses no limit
 		}
 		out[e.Pool] = share{none: exports <= 0, endpoints: min(endpoints, len(e.Entry.Endpoints))}
 		exports--
@@ -338,12 +337,12 @@ func (i *Importer) share(member string, exports, endpoints int) map[objectid.Poo
 	return out
 }
 
-// mu is held.
+// The caller holds mu.
 func (i *Importer) sources(r store.Reader, p objectid.Pool) (out []Source) {
 	taken := Taken(r, p)
 	for _, e := range i.cfg.Registry.Exports(nil, p) {
 		if e.Withdrawn() && !e.Restored() && !offered(r, p, e.Cluster) {
-			continue // it was never imported, so no request is in flight there
+			continue // it was never imported, so no requests are in flight to it
 		}
 		s := Source{Entry: e.Entry, Draining: e.Draining, most: len(e.Entry.Endpoints), gone: e.Withdrawn(),
 			incarnation: e.Incarnation, since: e.Since()}
@@ -378,7 +377,7 @@ func (i *Importer) sources(r store.Reader, p objectid.Pool) (out []Source) {
 		}
 		out = append(out, s)
 	}
-	if w, ok := i.local[p]; ok { // kept even without other exporters, for routes that name the import
+	if w, ok := i.local[p]; ok { // kept even without other exporters, because routes may name the import
 		out = append(out,
 			Source{Entry: inferenceapi.ImportedCluster{Name: i.own, RoutingMode: inferenceapi.EndpointMode, Weight: w},
 				State: registry.Ready, local: true})
@@ -399,8 +398,8 @@ func (i *Importer) Beyond(member string) (n int) {
 	return n
 }
 
-// NoneAllowed reports whether a pool has exports, but the ClusterSet allows none of them. The
-// ClusterSet limits the names and the number of exports.
+// NoneAllowed reports whether a pool has exports, and the ClusterSet excludes all of them by name
+// or number.
 func (i *Importer) NoneAllowed(p objectid.Pool) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -411,8 +410,7 @@ func (i *Importer) NoneAllowed(p objectid.Pool) bool {
 	})
 }
 
-// Taken returns the clusters, sorted, that have an entry of another controller or a user in an
-// import.
+// Taken returns the clusters, sorted, whose entry in an import a user or another controller wrote.
 func Taken(r store.Reader, p objectid.Pool) (clusters []string) {
 	obj, ok := store.InferencePoolImports.Get(r, p.String())
 	if !ok {
@@ -448,8 +446,8 @@ func allows(allow *v1alpha1.ClusterSetAllow, p objectid.Pool) bool {
 	return slices.Contains(allow.Namespaces, p.Namespace) || slices.Contains(allow.Pools, p.String())
 }
 
-// Unnamed returns the first of a member's exports that the ClusterSet does not name. n is the
-// number of all of them. Both are from the last Assemble.
+// Unnamed returns the first of a member's exports that the ClusterSet does not name, and their
+// number n, as of the last Assemble.
 func (i *Importer) Unnamed(member string, most int) (first []objectid.Pool, n int) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -457,7 +455,7 @@ func (i *Importer) Unnamed(member string, most int) (first []objectid.Pool, n in
 	return first[:min(most, len(first))], len(first)
 }
 
-// mu is held.
+// The caller holds mu.
 func (i *Importer) noteUnnamed(p objectid.Pool, now []string) {
 	for _, member := range i.unnamedAt[p] {
 		if !slices.Contains(now, member) {
@@ -496,7 +494,8 @@ func count(n *int32, otherwise int) int {
 	return int(*n)
 }
 
-// offer shares the entry's lists with the registry. before may be nil.
+// offer builds an Offer that shares the entry's lists with the registry. before is the current
+// Offer or nil.
 func (i *Importer) offer(p objectid.Pool, s *Source, before *store.Offer) *store.Offer {
 	allow, member := i.allow[s.Entry.Name]
 	o := &store.Offer{Import: p.Name, Cluster: s.Entry, Allowed: allow.Addresses, Pods: allow.PodCIDRs,

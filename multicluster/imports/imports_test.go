@@ -27,7 +27,7 @@ type world struct {
 	sequence uint64
 }
 
-// newWorld lets members export to the namespaces of the tests, unless they name some.
+// newWorld makes members that may export to the tests' namespaces, unless allow names others.
 func newWorld(t *testing.T, allow map[string]v1alpha1.ClusterSetAllow) *world {
 	t.Helper()
 	w := &world{t: t, registry: registry.New(registry.Config{}), store: store.New()}
@@ -94,7 +94,7 @@ func (w *world) offers() string {
 	return strings.Join(parts, "; ")
 }
 
-// A member that is removed because it is not trusted gets no permission that it lacked before.
+// A member that an operator removes must not gain a permission by its removal.
 func TestImports_ThatDrainAreWithinWhatTheMemberWasAllowed(t *testing.T) {
 	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{
 		"east": {Namespaces: []string{"ns"}, Addresses: []string{"192.0.2.0/24"}, Exports: new(int32(1))},
@@ -191,7 +191,7 @@ func TestImports_MemberStaysWithinWhatItIsAllowed(t *testing.T) {
 	}
 }
 
-// One pool's share of a limit reduces another's: both are assembled again.
+// One pool's part of a limit reduces another's, so both are assembled again.
 func TestImports_PoolsShareWhatTheirMemberIsAllowed(t *testing.T) {
 	two := int32(2)
 	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {Exports: &two}})
@@ -207,14 +207,14 @@ func TestImports_PoolsShareWhatTheirMemberIsAllowed(t *testing.T) {
 	if got := w.offers(); got != "a/1.east 1; a/2.east 1" {
 		t.Errorf(`offers: %s, want "a/1.east 1; a/2.east 1"`, got)
 	}
-	w.export("east", 1, "a/4") // withdrawn ones drain, and take no room
+	w.export("east", 1, "a/4") // withdrawn exports drain, and use no limit
 	if got := w.offers(); !strings.Contains(got, "a/4.east 1") ||
 		!strings.Contains(got, "a/2.east 1 Ready=False Draining") {
 		t.Errorf(`offers: %s, want a text with "a/4.east 1" and a text with "a/2.east 1 Ready=False Draining"`, got)
 	}
 }
 
-// An export that was not imported has no request in flight: its withdrawal drains nothing.
+// An export that was never imported has no requests in flight, so its withdrawal needs no drain.
 func TestImports_WithdrawnExportThatWasNotImportedDrainsNothing(t *testing.T) {
 	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{
 		"east": {Namespaces: []string{"a", "missing"}, Exports: new(int32(2))},
@@ -243,7 +243,7 @@ func TestImports_WithdrawnExportThatWasNotImportedDrainsNothing(t *testing.T) {
 	if got := w.offers(); got != "a/1.east 1; a/2.east 1 Ready=False Draining; a/3.east 1" {
 		t.Errorf("exported again: %s, want %q", got, "a/1.east 1; a/2.east 1 Ready=False Draining; a/3.east 1")
 	}
-	// Imports also drain after a restart, because their records were saved.
+	// After a restart imports drain, too, because their records were saved.
 	records := slices.DeleteFunc(w.registry.Records(), func(r registry.Record) bool {
 		return r.Pool != (objectid.Pool{}) && !w.Imports(r.RecordID)
 	})
@@ -256,7 +256,8 @@ func TestImports_WithdrawnExportThatWasNotImportedDrainsNothing(t *testing.T) {
 	}
 }
 
-// A member far above its limit of exports costs one finding, and an update of one export costs one.
+// However many exports exceed a member's limit, they are one finding, and an update of one export
+// causes no more work.
 func TestImports_ExportsBeyondWhatAMemberIsAllowedCostNothing(t *testing.T) {
 	two := int32(2)
 	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {Exports: &two}, "west": {}})
@@ -310,8 +311,8 @@ func TestImports_ExportThatCannotBeTakenKeepsWhatIsKnown(t *testing.T) {
 	}
 }
 
-// An entry of another controller or a user stays, and the exporter receives the reason. The
-// import's requests are routed all the same.
+// An entry of a user or another controller stays, and the exporter gets the reason. Requests to the
+// import are routed nevertheless.
 func TestImports_EntryOfAnotherIsAConflict(t *testing.T) {
 	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {}, "west": {}})
 	written := &inferenceapi.InferencePoolImport{}
@@ -373,7 +374,7 @@ func TestImports_PickerThatFailsKeepsItsOffer(t *testing.T) {
 	}
 }
 
-// An export that translation cannot use stays, and its exporter receives the reason.
+// An export that translation cannot use stays, and the exporter gets the reason.
 func TestImports_ClusterThatTranslationCannotUseIsReportedToItsExporter(t *testing.T) {
 	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {}})
 	chat := objectid.Pool{Namespace: "ns", Name: "chat"}
@@ -420,7 +421,7 @@ func TestImports_OwnPoolIsAnEntryOfItsImport(t *testing.T) {
 	}
 }
 
-// 100 members export 100 pools each; one endpoint of one pool changes.
+// 100 members export 100 pools each. One endpoint of one pool changes.
 func BenchmarkImports_OneOfManyExportsChanges(b *testing.B) {
 	for _, pools := range []int{1, 100} {
 		b.Run(fmt.Sprintf("%d pools a member", pools), func(b *testing.B) {
@@ -472,7 +473,7 @@ func BenchmarkImports_OneOfManyExportsChanges(b *testing.B) {
 	}
 }
 
-// A member without permissions in the ClusterSet exports nothing here, and does not affect others.
+// A member without permissions in the ClusterSet exports nothing, and does not affect others.
 func TestImports_MemberExportsOnlyWhatIsNamed(t *testing.T) {
 	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {}, "west": {}})
 	w.assemble(
@@ -507,7 +508,7 @@ func TestImports_MemberExportsOnlyWhatIsNamed(t *testing.T) {
 	}
 }
 
-// An invalid weight is rejected: the previous one stays, and an export without one is not imported.
+// An export with an invalid weight keeps its previous version. Without one, it is not imported.
 func TestImports_WeightOutOfRangeIsNotTaken(t *testing.T) {
 	for _, weight := range []int32{-1, -2147483648, 1_000_001, 2147483647} {
 		w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {}})
@@ -537,7 +538,7 @@ func TestImports_WeightOutOfRangeIsNotTaken(t *testing.T) {
 		}
 		records := w.registry.Records()
 		for i := range records {
-			records[i].Entry.Weight = &weight // as an earlier release stored it
+			records[i].Entry.Weight = &weight // an earlier release stored it
 		}
 		again := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {}})
 		again.assemble(again.registry.Restore(records))

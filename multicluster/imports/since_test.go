@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// since is Offer.Since; -1 without an Offer.
+// since returns Offer.Since; -1 without an Offer.
 func (w *world) since(name string) int64 {
 	if o, ok := store.Offers.Get(w.store.View(), name); ok {
 		return o.Since
@@ -43,8 +43,8 @@ func (w *world) publish(weight int32) {
 	w.assemble(changed)
 }
 
-// An export that is announced early and not imported gains no age: once it is imported, it is
-// younger than every name in use since.
+// An export that was announced early gets an age only when it is imported. It is then younger than
+// each name in use.
 func TestImports_HiddenExportIsAsOldAsItsFirstOffer(t *testing.T) {
 	const invalid = 2_000_000_000 // a weight that no export may have
 	named := v1alpha1.ClusterSetAllow{Namespaces: []string{"ns"}}
@@ -85,7 +85,7 @@ func TestImports_HiddenExportIsAsOldAsItsFirstOffer(t *testing.T) {
 				}
 				time.Sleep(time.Hour)
 				w.publish(2)
-				w.publish(invalid) // the previous version stays an Offer
+				w.publish(invalid) // the previous version keeps its Offer
 				w.allow(v1alpha1.ClusterSetAllow{Pools: []string{"ns/chat"}})
 				if got := w.since("ns/chat.east"); got != first {
 					t.Errorf("changed, it is an Offer since %d, want %d", got, first)
@@ -95,7 +95,7 @@ func TestImports_HiddenExportIsAsOldAsItsFirstOffer(t *testing.T) {
 	}
 }
 
-// A namespace that does not exist hides an export, too.
+// An export in a missing namespace is not imported either.
 func TestImports_ExportWithoutANamespaceHasNoAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, exists := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {}}), false
@@ -112,7 +112,7 @@ func TestImports_ExportWithoutANamespaceHasNoAge(t *testing.T) {
 	})
 }
 
-// Records keep the age of an Offer over a restart; an export that is hidden at the start has none.
+// Records keep an Offer's age over a restart. An export that is not imported at the start has none.
 func TestImports_AgeOfAnOfferOutlivesARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		named := v1alpha1.ClusterSetAllow{Namespaces: []string{"ns"}}

@@ -17,13 +17,13 @@ const (
 	ConditionParentsReady = "ParentsReady" // of a cluster in ParentMode: state of its gateways
 )
 
-// Reasons of the conditions above. If a cluster's condition Ready is Unknown, the cluster still
-// gets requests. If Ready is False, the cluster gets no new requests.
+// Reasons of these conditions. A cluster gets no new requests if its condition Ready is False. It
+// gets requests if Ready is Unknown.
 const (
 	AcceptedReason       = "Accepted"
 	ReadyReason          = "Ready"
 	NoReadyClusterReason = "NoReadyCluster" // of an import: no cluster gets requests
-	// with status Unknown: the cluster is connected and silent, or no cluster of the import is
+	// with status Unknown: the cluster is connected and silent; or, of an import, no cluster is
 	// Ready but some get requests
 	StaleReason       = "Stale"
 	UnreachableReason = "Unreachable" // with status Unknown
@@ -38,7 +38,7 @@ type Source struct {
 	State registry.State
 	// Draining means that the member withdrew the export, or drains.
 	Draining bool
-	// NotAllowed is why the export is not imported; "": it is imported.
+	// NotAllowed states why the export is not imported; "": it is imported.
 	NotAllowed string
 	// PickerDown describes how the cluster's picker fails; "": no failure is known.
 	PickerDown string
@@ -52,14 +52,14 @@ type Source struct {
 	local           bool
 }
 
-// imported reports whether routes may use the cluster: a version of its export is known and
+// imported reports whether routes may use the cluster: some version of its export is known and
 // allowed.
 func (s *Source) imported() bool {
 	return s.Entry.RoutingMode != "" && s.routed()
 }
 
-// routed reports whether the known version is in use. For the reasons NotSupported and Conflict it
-// stays in use.
+// routed reports whether the known version stays in use. NotSupported and Conflict concern only a
+// newer version or the status.
 func (s *Source) routed() bool {
 	return s.reason == "" || s.reason == NotSupportedReason || s.reason == ConflictReason
 }
@@ -102,9 +102,9 @@ func (s *Source) conditions(generation int64) []metav1.Condition {
 	return []metav1.Condition{servers, ready}
 }
 
-// StatusOf returns the status of an import, with neither other controllers nor transition times. It
-// shares lists with the sources. The entry of a cluster that is not allowed has only name, mode,
-// target ports, weight 0, and the reason.
+// StatusOf returns the cluster set's part of an import's status, without transition times. It
+// shares lists with the sources. If a cluster is not allowed, its entry has only name, mode, target
+// ports, weight 0 and the reason.
 func StatusOf(sources []Source, generation int64) (out inferenceapi.InferencePoolImportStatus) {
 	out.ObservedGeneration = generation
 	var ready, unknown int
@@ -117,7 +117,7 @@ func StatusOf(sources []Source, generation int64) (out inferenceapi.InferencePoo
 			continue
 		}
 		c := s.Entry
-		c.Local = s.local // the exporter's value is ignored
+		c.Local = s.local // the exporter's value does not count
 		if s.NotAllowed != "" {
 			none := int32(0)
 			c = inferenceapi.ImportedCluster{Name: c.Name, RoutingMode: c.RoutingMode,

@@ -22,14 +22,14 @@ type Store interface {
 
 // Delivery reports when Envoys have the stored addresses.
 type Delivery interface {
-	// Reachable returns once an Envoy is connected to this process or one of Peers. waited reports
-	// whether no Envoy was connected at first.
+	// Reachable returns once an Envoy is connected to this process or to a peer. waited reports
+	// whether that took time.
 	Reachable(ctx context.Context) (waited bool, err error)
 	// Delivered returns once every Envoy that is connected to this process has the pool's endpoints
-	// of a revision.
+	// as of a revision.
 	Delivered(ctx context.Context, rev uint64, pool objectid.Target) error
-	// Isolated reports whether Reachable may wait for long: no Envoy is connected here, and no peer
-	// is reachable.
+	// Isolated reports that no Envoy is connected here and no peer is reachable, so Reachable may
+	// wait long.
 	Isolated() bool
 }
 
@@ -46,7 +46,7 @@ type Config struct {
 	Now func() time.Time // nil: time.Now
 }
 
-// maxAddresses bounds a pool's addresses. New addresses replace the first to expire.
+// maxAddresses bounds a pool's addresses. A new address replaces the one that expires first.
 const maxAddresses = 1024
 
 // Keeper stores the addresses of all pools. Its methods may be called concurrently.
@@ -60,7 +60,7 @@ type Keeper struct {
 type address struct {
 	delivered bool // every Envoy has the address, here and at the peers
 	until     time.Time
-	published time.Time // the value of until at the peers
+	published time.Time // the expiry sent to peers
 }
 
 // New returns a Keeper without addresses, and subscribes it to its peers.
@@ -93,7 +93,7 @@ func (k *Keeper) Learn(ctx context.Context, pool objectid.Target, addrs []netip.
 	if err != nil {
 		return fmt.Errorf("wait for an Envoy that needs endpoints of %s: %w", pool, err)
 	}
-	if waited { // a peer may have had no Envoy when the addresses were published
+	if waited { // peers may have had no Envoy at the first publication
 		k.publish(pool, addrs)
 	}
 	if err := k.deliver(ctx, rev, pool); err != nil {
@@ -113,7 +113,7 @@ func (k *Keeper) Learn(ctx context.Context, pool objectid.Target, addrs []netip.
 }
 
 // ackTimeout is how long an Envoy may take to acknowledge endpoints. A frozen Envoy sends no
-// requests and must not delay others.
+// requests, so others need not wait for it.
 const ackTimeout = time.Second
 
 func (k *Keeper) deliver(ctx context.Context, rev uint64, pool objectid.Target) error {
@@ -153,7 +153,7 @@ func (k *Keeper) known(pool objectid.Target, addrs []netip.AddrPort) bool {
 	return true
 }
 
-// step is the precision of expiries: smaller extensions are not published.
+// step is the precision of expiries. Smaller extensions are not published.
 func (k *Keeper) step() time.Duration { return k.cfg.For / 10 }
 
 func (k *Keeper) add(pool objectid.Target, addrs []netip.AddrPort) (uint64, error) {
@@ -166,7 +166,8 @@ func (k *Keeper) add(pool objectid.Target, addrs []netip.AddrPort) (uint64, erro
 	return k.write(pool)
 }
 
-// extend publishes the expiry if it moved by more than a step. mu is held.
+// extend moves an address's expiry, and publishes it if it moved by more than a step. The caller
+// holds mu.
 func (k *Keeper) extend(pool objectid.Target, addr netip.AddrPort, until time.Time) {
 	if k.pools[pool] == nil {
 		k.pools[pool] = map[netip.AddrPort]*address{}
@@ -188,7 +189,7 @@ func (k *Keeper) extend(pool objectid.Target, addr netip.AddrPort, until time.Ti
 	}
 }
 
-// mu is held.
+// The caller holds mu.
 func (k *Keeper) dropOldest(pool objectid.Target) {
 	var oldest netip.AddrPort
 	var until time.Time
@@ -210,7 +211,7 @@ func (k *Keeper) publish(pool objectid.Target, addrs []netip.AddrPort) {
 	}
 }
 
-// mu is held.
+// The caller holds mu.
 func (k *Keeper) write(pool objectid.Target) (uint64, error) {
 	namespace, name, ok := k.cfg.Object(pool)
 	if !ok {

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// proxies stand in for the Envoys: they hold revisions until they are let through.
+// proxies play Envoys that hold back their ACKs until the test lets them through.
 type proxies struct{ asked, through chan uint64 }
 
 func (p *proxies) Delivered(ctx context.Context, rev uint64, _ objectid.Target) error {
@@ -133,12 +133,13 @@ func TestLearned_OnlyPoolsOfImports(t *testing.T) {
 	}
 }
 
-// object is Config.Object for the pools of these tests, which are all chatEast.
+// object implements Config.Object: the only pool of these tests is chatEast.
 func object(pool objectid.Target) (namespace, name string, ok bool) {
 	return "ns", store.LearnedName("chat", "east"), pool == chatEast
 }
 
-// Each address is an endpoint in every Envoy, and another cluster's picker names them.
+// Each address becomes an endpoint in every Envoy, and another cluster's picker names the
+// addresses.
 func TestLearned_AddressesOfAPoolAreBounded(t *testing.T) {
 	s := store.New()
 	now := time.Unix(1000, 0)

@@ -32,7 +32,7 @@ func itemKey(pool objectid.Target, addr netip.AddrPort) string {
 	return pool.String() + " " + addr.String()
 }
 
-// Retractions have no effect, because addresses expire by their time to live.
+// receive ignores retractions: addresses expire by their time to live.
 func (k *Keeper) receive(ctx context.Context, u channel.Update) error {
 	pools := map[objectid.Target]uint64{}
 	var problems []error

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
-// wire carries one Keeper's items to another one at once.
+// wire delivers one Keeper's items to the other at once.
 type wire struct {
 	t         *testing.T
 	to        *Keeper
@@ -34,7 +34,7 @@ func (w *wire) Acknowledged(ctx context.Context) error {
 	return nil
 }
 
-// deliver sends everything to the other Keeper.
+// deliver sends all items to the other Keeper.
 func (w *wire) deliver(ctx context.Context, snapshot bool) {
 	u := channel.Update{Peer: "peer", Snapshot: snapshot}
 	for _, it := range w.all {
@@ -70,7 +70,7 @@ func TestLearned_EveryProcessHasWhatOneLearned(t *testing.T) {
 	if got := stored(stores[1]); !slices.Equal(got, want) {
 		t.Fatalf("the other process has %v, want %v", got, want)
 	}
-	// The first one restarts without addresses, and subscribes to the second one.
+	// The first process restarts without addresses, and subscribes to the second.
 	s := store.New()
 	again := New(Config{Store: s, Delivery: eager{}, Object: object, For: time.Minute, Now: keepers[0].cfg.Now})
 	wires[1].to = again
@@ -103,14 +103,14 @@ func TestLearned_StaysEverywhereWhileOneProcessUsesIt(t *testing.T) {
 	if got := stored(stores[1]); len(got) != 1 {
 		t.Fatalf("the other process has %v, want 1 of them", got)
 	}
-	// Publications between processes keep no address alive.
+	// Addresses expire although processes publish them to one another.
 	for range 20 {
 		*now = now.Add(5 * time.Second)
 		for i, k := range keepers {
 			if err := k.expire(); err != nil {
 				t.Fatal(err)
 			}
-			for key, it := range wires[i].all { // as a Topic counts it down
+			for key, it := range wires[i].all { // as a Topic decreases the time to live
 				if it.TTL -= 5 * time.Second; it.TTL <= 0 {
 					delete(wires[i].all, key)
 					continue
@@ -145,7 +145,7 @@ func TestLearned_PeersAddressIsNotPickedBeforeEnvoyHasIt(t *testing.T) {
 	if err := <-received; err != nil || !slices.Equal(stored(s), []string{pod1.String()}) {
 		t.Fatalf("stored %v: %v, want %v", stored(s), err, pod1)
 	}
-	// The Envoys of the other process may not have it yet, so a pick here waits for them.
+	// An Envoy of the other process may lack the address, so a pick here waits.
 	done := make(chan error, 1)
 	go func() { done <- k.Learn(t.Context(), chatEast, []netip.AddrPort{pod1}) }()
 	<-p.asked

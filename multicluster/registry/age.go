@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
-// age has Export.Since. It is outside the row, so that a change does not write the row again. It
-// changes only within a write transaction.
+// age holds Export.Since outside the row, so that a new age needs no new row. It changes only
+// within a write transaction.
 type age struct{ since atomic.Int64 }
 
 func aged(since int64) *age {
@@ -22,9 +22,9 @@ func aged(since int64) *age {
 // imported, or not recorded.
 func (e *Export) Since() int64 { return e.age.since.Load() }
 
-// Imported stores which exports this cluster begins and ceases to import. since becomes the age of
-// each begun export without an age, in microseconds of Unix time. A ceased export loses its age. So
-// an age counts from the import of an export, not from its announcement.
+// Imported records which exports this cluster begins and ceases to import. A begun export without
+// an age gets the age since, in microseconds of Unix time; a ceased export loses its age. So ages
+// count from the import, not from the announcement.
 func (r *Registry) Imported(begun, ceased []RecordID) (since int64) {
 	var dated []RecordID
 	date := func(t txn, ids []RecordID, since int64) {
@@ -50,8 +50,8 @@ func (r *Registry) Imported(begun, ceased []RecordID) (since int64) {
 // Newest returns the newest Export.Since so far.
 func (r *Registry) Newest() int64 { return r.latest.Load() }
 
-// Agree adopts the ages in the leader's records, so that names have the same meaning in all
-// processes. It returns the pools to assemble again.
+// Agree adopts the ages in the leader's records, because all processes must resolve names alike. It
+// returns the pools to assemble again.
 func (r *Registry) Agree(records []Record) (changed []objectid.Pool) {
 	var dated []RecordID
 	r.date(func(t txn) {
@@ -70,8 +70,8 @@ func (r *Registry) Agree(records []Record) (changed []objectid.Pool) {
 	return slices.Compact(changed)
 }
 
-// date runs the function change, which sets ages, in a write transaction that writes no row.
-// Meanwhile no export is dropped.
+// date calls change, which sets ages, in a write transaction without a new row. The transaction
+// keeps other writers from dropping exports.
 func (r *Registry) date(change func(t txn)) {
 	t := txn{Txn: r.db.Txn(true)}
 	defer t.Abort()

@@ -8,20 +8,20 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// Each member has an equal share of these budgets, within the bounds. A member above a reduced
-// share keeps its exports but may not add to them.
+// All members share these budgets equally, within the bounds. If a member's share shrinks, the
+// member keeps its exports but may not add to them.
 const (
 	allExports, leastExports, maxExports = 40_000, 400, 10_000
 	allBytes, leastBytes                 = 64 << 20, 1 << 20
 )
 
-// Share returns each member's share of the budgets. all is Config.Exports.
+// Share returns each member's share, for a number of members. all is Config.Exports.
 func Share(all, members int) (exports, bytes int) {
 	n := max(members, 1)
 	return min(max(all/n, leastExports), maxExports), max(allBytes/n, leastBytes)
 }
 
-// Share returns each member's current share of the budgets.
+// Share returns each member's current share.
 func (r *Registry) Share() (exports, bytes int) { return r.read().share() }
 
 func (t txn) share() (exports, bytes int) {
@@ -38,15 +38,15 @@ func (t txn) share() (exports, bytes int) {
 	return Share(t.exports, n)
 }
 
-// Count has the numbers of a member's exports.
+// Count has the number and size of a member's exports.
 type Count struct {
 	Cluster string
 	// Exports counts exports that are not withdrawn. Endpoints counts their endpoints.
 	Exports, Endpoints int
-	// Unread counts exports whose newest version is invalid or had no room.
+	// Unread counts exports whose newest version was invalid or had no room.
 	Unread int
 
-	rows, bytes int // of all exports, also withdrawn exports
+	rows, bytes int // withdrawn exports included
 }
 
 func (c *Count) add(e *Export, n int) {
@@ -59,8 +59,8 @@ func (c *Count) add(e *Export, n int) {
 	}
 }
 
-// put stores and counts an export in place of old, which may be nil. It removes names of Secrets:
-// otherwise a member could choose which of this cluster's Secrets it receives.
+// put stores an export in place of old, which may be nil, and counts it. It removes names of
+// Secrets, because a member must not choose which Secrets of this cluster it receives.
 func (t txn) put(e, old *Export) {
 	e.Entry.EndpointPicker = withoutSecrets(e.Entry.EndpointPicker)
 	c := t.count(e.Cluster)
@@ -133,7 +133,7 @@ func (r *Registry) unread(t txn, cluster string, p objectid.Pool, why string) {
 	if old != nil {
 		next = *old
 	} else if t.room(&next, nil) != "" {
-		return // the source of the update counts and reports it
+		return // its source counts and reports the update
 	}
 	if next.Unread != why {
 		next.Unread = why

@@ -10,8 +10,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// publishes applies an update of a member with n more exports of some size, and returns the
-// rejection.
+// publishes applies an update with n more exports of the given size, and returns the rejection.
 func publishes(r *registry.Registry, member string, sequence uint64, n, size int) string {
 	stamp := registry.Stamp{Epoch: 1, Sequence: sequence}
 	u := registry.Update{Member: member, UID: "uid-" + member, Stamp: stamp}
@@ -31,7 +30,7 @@ func publishes(r *registry.Registry, member string, sequence uint64, n, size int
 // An export without room in its member's share is requested again once there is room.
 func TestRegistry_DeniedExportsAreAskedForAgain(t *testing.T) {
 	now := time.Now()
-	r := registry.New(registry.Config{Exports: 1, Now: func() time.Time { return now }}) // the least share
+	r := registry.New(registry.Config{Exports: 1, Now: func() time.Time { return now }}) // the smallest share
 	r.SetMembers([]string{"east"})
 	u := registry.Update{Member: "east", UID: "1", Stamp: registry.Stamp{Epoch: 1, Sequence: 1}, Snapshot: true}
 	for i := range 401 {
@@ -105,9 +104,10 @@ func TestRegistry_EachMemberHasAShareOfTheBudgets(t *testing.T) {
 	})
 }
 
-// A large update comes in slices: exports withdrawn by a snapshot leave with the last slice.
+// A large update is applied in slices. Exports that its snapshot withdraws leave with the last
+// slice.
 func TestRegistry_SlicesOfASnapshotAreOneSnapshot(t *testing.T) {
-	r := registry.New(registry.Config{Exports: 1}) // the least share
+	r := registry.New(registry.Config{Exports: 1}) // the smallest share
 	r.SetMembers([]string{"east"})
 	publish := func(u registry.Update) bool {
 		u.Member, u.UID = "east", "1"

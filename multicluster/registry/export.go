@@ -18,19 +18,20 @@ type Export struct {
 	Stamp   Stamp
 	// Entry is the cluster's entry in the import. Entry.Name is Cluster.
 	Entry inferenceapi.ImportedCluster
-	// Incarnation distinguishes the export from earlier, withdrawn exports of the same pool.
+	// Incarnation distinguishes the export from earlier exports of the pool, which were withdrawn.
 	Incarnation uint64
-	// Draining means that the export is withdrawn, or its member drains. It takes no new requests.
+	// Draining means that the export is withdrawn, or that its member drains. It gets no new
+	// requests.
 	Draining bool
 	// Size is in bytes on the wire.
 	Size int
-	// Unread is why the newest version of the export is not used; the other fields are then from an
-	// older version, or empty.
+	// Unread states why the newest version is not used. The other fields then have an older
+	// version, or are empty.
 	Unread string
 
 	withdrawn bool
-	restored  bool          // the member has not published it since Restore
-	collect   time.Duration // when a withdrawn export is dropped, as time since New
+	restored  bool          // the member has sent no version since Restore
+	collect   time.Duration // when a withdrawn export is dropped, as a time since New
 	age       *age          // shared by all versions of the export
 }
 
@@ -43,7 +44,8 @@ func (e *Export) Restored() bool { return e.restored }
 // MaxWeight is the largest weight of an export; the smallest is 0.
 const MaxWeight = 1_000_000
 
-// invalid returns why an API server would reject any import with this export; "": it is valid.
+// invalid returns why API servers would reject every import that has the export; "": they would
+// not.
 func (e *Export) invalid() string {
 	if !e.Pool.IsValid() {
 		return fmt.Sprintf("%.80q is not the name of a pool", e.Pool.String())
@@ -78,15 +80,16 @@ func (r *Registry) collectDrained(t txn) {
 	}
 }
 
-// Exports returns members' exports with the name p, sorted by cluster. ws, which may be nil, fires
-// when the result may have changed.
+// Exports returns the exports of pool p, sorted by cluster. ws, which may be nil, fires when the
+// result may have changed.
 func (r *Registry) Exports(ws WatchSet, p objectid.Pool) []*Export {
 	out := slices.Collect(rows.Walk[Export](r.read(), ws, exportTable, byPool, poolKey(p)))
 	slices.SortFunc(out, func(a, b *Export) int { return cmp.Compare(a.Cluster, b.Cluster) })
 	return out
 }
 
-// Exported reports whether a member exports a pool, or has an export of it that drains.
+// Exported reports whether a member exports a pool, or its withdrawn export of the pool still
+// drains.
 func (r *Registry) Exported(p objectid.Pool) bool {
 	for range rows.Walk[Export](r.read(), nil, exportTable, byPool, poolKey(p)) {
 		return true
@@ -99,7 +102,8 @@ func (r *Registry) ExportsOf(cluster string) []*Export {
 	return slices.Collect(rows.Walk[Export](r.read(), nil, exportTable, rows.ByID, rows.Key(cluster)))
 }
 
-// PodCIDRs returns a member's published pod ranges. All its exports in EndpointMode have them.
+// PodCIDRs returns the pod ranges that a member publishes. Each of its exports in EndpointMode has
+// them.
 func (r *Registry) PodCIDRs(cluster string) []string {
 	for e := range rows.Walk[Export](r.read(), nil, exportTable, rows.ByID, rows.Key(cluster)) {
 		if e.Entry.RoutingMode == inferenceapi.EndpointMode && !e.withdrawn {

@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// A Secret's name is one of the importer's Secrets: a member that chose it could receive any of
-// them.
+// A Secret's name would select a Secret of the importer. A member that could choose the name could
+// receive any of them.
 func TestSecretRef_MemberDoesNotChooseIt(t *testing.T) {
 	r, e := set(), export(chat, stamp(1, 1), "10.0.0.1")
 	e.Entry.EndpointPicker.Health = &inferenceapi.EndpointImport{
@@ -35,7 +35,7 @@ func TestSecretRef_MemberDoesNotChooseIt(t *testing.T) {
 	}
 }
 
-// services has some addresses and ports.
+// services makes ServiceImports with this many addresses and ports.
 func services(addresses, ports int) inferenceapi.ServiceImports {
 	s := inferenceapi.ServiceImport{}
 	for i := range addresses {
@@ -47,7 +47,7 @@ func services(addresses, ports int) inferenceapi.ServiceImports {
 	return inferenceapi.ServiceImports{s}
 }
 
-// hostile returns forms of an export that no API server accepts in an import, by the problem.
+// hostile returns, by problem, exports that no API server accepts in an import.
 func hostile() map[string]func(*registry.Export) {
 	weight := func(n int32) func(*registry.Export) { return func(e *registry.Export) { e.Entry.Weight = &n } }
 	parent := inferenceapi.ParentImport{Service: services(1, 1)}
@@ -119,7 +119,7 @@ func hostile() map[string]func(*registry.Export) {
 	return out
 }
 
-// hostilePorts are exports with an invalid port, by their problem.
+// hostilePorts returns, by problem, exports with an invalid port.
 func hostilePorts() map[string]func(*registry.Export) {
 	out := map[string]func(*registry.Export){}
 	for port, why := range map[int32]string{-1: "at least 1", 0: "at least 1", 65536: "at most 65535",
@@ -158,8 +158,8 @@ func hostilePorts() map[string]func(*registry.Export) {
 	return out
 }
 
-// An API server rejects an import as a whole. So an export that no import may have is rejected
-// alone: other exports, and its previous version, stay.
+// An API server rejects an import as a whole. So the registry rejects an invalid export, and keeps
+// its previous version and all others.
 func TestExport_WhatNoImportMayHaveIsNotTaken(t *testing.T) {
 	for why, change := range hostile() {
 		r := set()
@@ -185,7 +185,7 @@ func TestExport_WhatNoImportMayHaveIsNotTaken(t *testing.T) {
 	}
 }
 
-// Ports, weights and texts up to the schema's limits are accepted.
+// Ports, weights and texts at the schema's limits are accepted.
 func TestExport_LimitsOfTheSchemaAreTaken(t *testing.T) {
 	r, e := set(), export(chat, stamp(1, 1), "192.0.2.1")
 	most := int32(registry.MaxWeight)

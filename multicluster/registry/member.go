@@ -16,8 +16,8 @@ type State string
 const (
 	// Ready means that the member's lease runs.
 	Ready State = "Ready"
-	// Draining means that the member leaves the set or was drained. Its exports take no new
-	// requests.
+	// Draining means that the member leaves the set, or that an operator drains it. Its exports get
+	// no new requests.
 	Draining State = "Draining"
 	// Stale means that the member is connected, but its lease does not run.
 	Stale State = "Stale"
@@ -43,8 +43,8 @@ type Member struct {
 	State State
 	// UID is the cluster's UID; "" before its first update.
 	UID string
-	// Known is the stamp up to which all exports are known. Started is when the process with
-	// Known's epoch began to publish, by the member's clock; zero: unknown.
+	// Known is the stamp up to which all exports of the member are known. Started is when the
+	// process with that epoch began to publish, by the member's clock; zero: unknown.
 	Known   Stamp
 	Started time.Time
 	// Bundle has the member's last published CA certificates, in PEM.
@@ -52,13 +52,13 @@ type Member struct {
 
 	connected bool
 	drained   bool
-	lapsed    time.Duration // when its lease last expired, as time since New
+	lapsed    time.Duration // when its lease last expired, as a time since New
 	denied    denied
 }
 
 type denied struct {
 	problem string
-	least   int // the smallest size that had no room, in bytes
+	least   int // the smallest size for which there was no room, in bytes
 }
 
 // Connected reports whether the member is connected.

@@ -11,9 +11,9 @@ import (
 type Placement struct {
 	Member string
 	Pool   objectid.Pool
-	// Reason is why the member does not import the export; "": it does.
+	// Reason states why the member does not import the export; "": it does.
 	Reason, Message string
-	// Any means that the member's release reports no incarnation.
+	// Any means that the member runs a release without incarnations.
 	Incarnation uint64
 	Any         bool
 }
@@ -21,7 +21,7 @@ type Placement struct {
 // Reports are a member's reports on this cluster's exports.
 type Reports struct {
 	Member string
-	// Snapshot means that Placed is complete.
+	// Snapshot means that Placed has all reports of the member.
 	Snapshot bool
 	Placed   []Placement
 	// Gone are the pools whose reports the member retracts.

@@ -34,8 +34,8 @@ type Record struct {
 	Since int64
 	// Withdrawn means that the export drains.
 	Withdrawn bool
-	// Reason is why this cluster does not use the export, although the export has an Offer. Restore
-	// does not read it.
+	// Reason states why this cluster does not use the export although the export has an Offer.
+	// Restore ignores it.
 	Reason, Message string
 	// Draining means that the member drains.
 	Draining bool
@@ -44,8 +44,8 @@ type Record struct {
 	Started time.Time
 }
 
-// Restore applies records of members that have sent no update yet, and returns the pools to
-// assemble. The members are Unreachable until their first update. Records whose UID is not the
+// Restore applies records of members from which no update has arrived, and returns the pools to
+// assemble. The members are Unreachable until their first update. Records with another UID than the
 // member's are skipped.
 func (r *Registry) Restore(records []Record) []objectid.Pool {
 	records = slices.SortedFunc(slices.Values(records), func(a, b Record) int { return a.Compare(b.RecordID) })
@@ -63,7 +63,7 @@ func (r *Registry) Restore(records []Record) []objectid.Pool {
 			if known[m.Name] || m.UID != "" && m.UID != rec.UID {
 				continue
 			}
-			if m.UID == "" { // an update of a replaced process may come first
+			if m.UID == "" { // the replaced process's update may have arrived first
 				r.renew(t, m)
 			}
 			next := *m
@@ -126,8 +126,8 @@ func (t txn) membersByName() map[string]*Member {
 	return out
 }
 
-// record returns false for an export of a former member (m is nil), and for an export without any
-// valid version so far.
+// record returns false for an export of a former member (m is nil), and for an export of which no
+// version was valid.
 func (e *Export) record(m *Member) (Record, bool) {
 	if m == nil || e.Entry.RoutingMode == "" {
 		return Record{}, false
@@ -136,7 +136,7 @@ func (e *Export) record(m *Member) (Record, bool) {
 		Withdrawn: e.withdrawn}, true
 }
 
-// Unsaved has one element when records have changed since the last TakeUnsaved.
+// Unsaved has an element when records changed after the last TakeUnsaved.
 func (r *Registry) Unsaved() <-chan struct{} { return r.wake }
 
 // TakeUnsaved returns the records that changed since the last call, and the ids of deleted records,

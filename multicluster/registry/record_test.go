@@ -15,7 +15,7 @@ func entryAt(address string) inferenceapi.ImportedCluster {
 		Endpoints: []inferenceapi.ImportedEndpoint{{Address: address}}}
 }
 
-// problemOf applies an update, and returns why its first export is rejected, "" if none is.
+// problemOf applies an update. It returns why the first export is rejected; "": it is not.
 func problemOf(r *Registry, u Update) string {
 	_, rejected := r.Apply(u)
 	if len(rejected) > 0 {
@@ -62,7 +62,7 @@ func TestRecord_RestartKeepsExportsAndTakesNothingOlder(t *testing.T) {
 		"" {
 		t.Fatalf("got problem %q, want none", p)
 	}
-	if n := save(); n != 2 { // the member and b
+	if n := save(); n != 2 { // the member's record and b's
 		t.Errorf("%d records, want 2", n)
 	}
 	problemOf(r, Update{Member: "east", UID: "1", Stamp: at(2, 6), Bundle: []byte("PEM")})

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
-// WatchSet collects a reader's reads. WatchCtx returns once a result has changed.
+// WatchSet collects what a reader has read. WatchCtx returns once one of the results changes.
 type WatchSet = memdb.WatchSet
 
 // NewWatchSet makes an empty WatchSet.
@@ -60,25 +60,26 @@ func New(c Config) *Registry {
 
 func (r *Registry) now() time.Duration { return max(r.cfg.Now().Sub(r.began), 0) }
 
-// Update has the data that a source received from one member.
+// Update has the data that one member published.
 type Update struct {
 	Member string
 	UID    string
-	// Stamp is the update's stamp. Afterwards all exports of the member up to Stamp are known.
+	// Stamp is the update's stamp. After the update, all exports of the member up to Stamp are
+	// known.
 	Stamp Stamp
 	// Started is when the member began to publish, by its own clock; zero: unknown.
 	Started time.Time
-	// Snapshot means that Exports are complete. Other exports are withdrawn.
+	// Snapshot means that Exports has all exports of the member. Others are withdrawn.
 	Snapshot bool
-	// Partial means that other updates follow with the rest of a snapshot. Only the last of them
-	// withdraws exports. Before lists the exports in the earlier updates.
+	// Partial means that further updates have the rest of a snapshot. Only the last of them
+	// withdraws exports. Before lists the exports of the preceding updates.
 	Partial bool
 	Before  []objectid.Pool
-	// Exports are new or changed exports, each with the stamp of its last change. Withdrawn has the
-	// exports that ended, at Stamp or before.
+	// Exports are new and changed exports, each with the stamp of its last change. Withdrawn are
+	// exports that ended at or before Stamp.
 	Exports   []Export
 	Withdrawn []objectid.Pool
-	// Unread has the reason for each export that the source could not decode.
+	// Unread has, for each export that could not be decoded, the reason.
 	Unread map[objectid.Pool]string
 	// Draining means that the whole member drains.
 	Draining bool
@@ -86,14 +87,14 @@ type Update struct {
 	Bundle []byte
 }
 
-// Rejection reports an update without full effect. After the next update without a Rejection, the
-// source requests all exports of the member again.
+// Rejection reports an update that had no effect, or only part of it. After the next update without
+// a Rejection, the source must request all exports of the member again.
 type Rejection struct {
 	Member  string
 	Problem string
 }
 
-// Apply applies updates in one transaction, and returns the pools to assemble again, sorted. Every
+// Apply applies updates in one transaction, and returns the pools to assemble again, sorted. An
 // accepted update renews its member's lease.
 func (r *Registry) Apply(updates ...Update) (changed []objectid.Pool, rejected []Rejection) {
 	changed = r.write(func(t txn) {
@@ -140,7 +141,7 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 		next.State = Draining
 	}
 	known := next.Known
-	if u.Snapshot { // also exports below Known: earlier partial updates may have had no effect
+	if u.Snapshot { // accept exports below Known, because earlier partial updates may have had no effect
 		known = Stamp{}
 	}
 	named, least := make(map[objectid.Pool]bool, len(u.Exports)+len(u.Before)), math.MaxInt
@@ -153,7 +154,7 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 		e.Draining = u.Draining
 		named[e.Pool] = true
 		if why := r.export(t, &e, known); why != "" {
-			problem = why // without the export's name: many exports must not cause many different reports
+			problem = why // without the export's name, because many exports must not cause many reports
 			least = min(least, e.Size)
 		}
 	}
@@ -202,7 +203,7 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 	return problem
 }
 
-// maxAhead is how far ahead of this process's clock a member's start may be.
+// maxAhead is how far ahead of this process's clock the start of a member may be.
 const maxAhead = time.Hour
 
 // plausible reports whether a member may have started at a time. If one time is before 1970, an API
@@ -211,9 +212,9 @@ func (r *Registry) plausible(started time.Time) bool {
 	return started.Unix() > 0 && started.Before(r.cfg.Now().Add(maxAhead))
 }
 
-// startsAgain reports whether a member may begin anew with an older stamp, because it lost its
-// epoch. It may if its lease here has expired, or if the update is from a process that began after
-// the known process. A process that began earlier may do so only an hour after the lease expired.
+// startsAgain reports whether a member that lost its epoch may begin anew, with an older stamp. It
+// may if its lease here has expired, or if its process began after the known one. A process that
+// began before the known one must wait for an hour after the lease expired.
 func (r *Registry) startsAgain(t txn, m *Member, u *Update) bool {
 	switch {
 	case m.Started.IsZero(), !r.plausible(u.Started):
@@ -224,14 +225,14 @@ func (r *Registry) startsAgain(t txn, m *Member, u *Update) bool {
 	return !r.running(t, m) || u.Started.After(m.Started)
 }
 
-// repeats reports whether a process began after the known process but has no later epoch. Then an
-// older state folder was restored, and newer records may have older stamps.
+// repeats reports whether a process began after the known one but has no later epoch. This happens
+// when an older state folder is restored; newer records may then have older stamps.
 func (r *Registry) repeats(m *Member, u *Update) bool {
 	return u.Stamp.Epoch <= m.Known.Epoch && !m.Started.IsZero() && r.plausible(u.Started) && u.Started.After(m.Started)
 }
 
-// replaced reports whether a process began before the known process but has no earlier epoch. Then
-// the known process could not save its epoch, for example on a full disk.
+// replaced reports whether a process began before the known one but has no earlier epoch. This
+// happens when the known process could not save its epoch, for example on a full disk.
 func (r *Registry) replaced(m *Member, u *Update) bool {
 	return u.Stamp.Epoch <= m.Known.Epoch && !m.Started.IsZero() && r.plausible(u.Started) &&
 		u.Started.Before(m.Started)
@@ -246,8 +247,8 @@ func (t txn) forget(member string) Stamp {
 	return Stamp{}
 }
 
-// export stores an export. It ignores an export that is older than the stored version or, without a
-// stored version, older than known. It returns why there is no room.
+// export stores an export. It ignores an export older than the stored version or, if none is
+// stored, older than known. It returns a problem only if there is no room.
 func (r *Registry) export(t txn, e *Export, known Stamp) (problem string) {
 	old := rows.First[Export](t, exportTable, exportKey(e.Cluster, e.Pool))
 	switch {
@@ -274,7 +275,7 @@ func (r *Registry) export(t txn, e *Export, known Stamp) (problem string) {
 	return ""
 }
 
-// Next returns the time until Expire ends a lease or drops an export; false: never.
+// Next returns the time until Expire has something to do; false: never.
 func (r *Registry) Next() (time.Duration, bool) {
 	t := r.read()
 	next, ok := time.Duration(0), false
@@ -304,7 +305,8 @@ func (r *Registry) Expire() []objectid.Pool {
 	})
 }
 
-// write returns the pools whose exports or exporting members changed, sorted.
+// write runs change in a transaction. It returns the pools whose exports, or whose exporting
+// members, changed, sorted.
 func (r *Registry) write(change func(t txn)) []objectid.Pool {
 	t := txn{r.db.Txn(true), r.cfg.Exports, map[string]Count{}, new(int)}
 	defer t.Abort()

@@ -39,7 +39,7 @@ func set() *registry.Registry {
 	return r
 }
 
-// apply applies an update that must not be rejected.
+// apply applies an update. A rejection fails the test.
 func apply(t *testing.T, r *registry.Registry, u registry.Update) []objectid.Pool {
 	t.Helper()
 	changed, rejected := r.Apply(u)
@@ -213,7 +213,7 @@ func TestStamp_MemberThatLostItsEpochIsServedAgain(t *testing.T) {
 				exports(r, chat), exports(r, code))
 		}
 	})
-	// A process that continues after it was replaced is the only reachable one of the member.
+	// A replaced process that continues is the only one of its member that can be reached.
 	synctest.Test(t, func(t *testing.T) {
 		began = time.Now()
 		r := prepared(t)
@@ -231,7 +231,7 @@ func TestStamp_MemberThatLostItsEpochIsServedAgain(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Hour)
-		if apply(t, r, lost(began.Add(-time.Second))); exports(r, chat) != "east=again" { // a clock went back
+		if apply(t, r, lost(began.Add(-time.Second))); exports(r, chat) != "east=again" { // a clock was set back
 			t.Errorf(`after an hour: %q, want "east=again"`, exports(r, chat))
 		}
 	})
@@ -255,7 +255,8 @@ func TestMember_NameOfALostClusterCanBeTakenOver(t *testing.T) {
 }
 
 // While the previous cluster's lease runs, updates of its replacement have no effect. The first
-// effective one is a renewal; the earlier exports come with the snapshot that is requested then.
+// update with an effect is a renewal. It makes the source request a snapshot, which has the earlier
+// exports.
 func TestMember_ThatStartsAgainHasAllItsExports(t *testing.T) {
 	for _, uid := range []string{"e", "rebuilt"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -275,7 +276,8 @@ func TestMember_ThatStartsAgainHasAllItsExports(t *testing.T) {
 	}
 }
 
-// A user removes a member and adds it again while its exports drain. Meanwhile it lost its epoch.
+// A user removes a member, and adds it again while its exports drain. The member has lost its epoch
+// in between.
 func TestMember_ThatJoinsAgainWithALostEpochHasItsExports(t *testing.T) {
 	r := set()
 	east := registry.Update{Member: "east", UID: "1", Stamp: stamp(7, 2), Snapshot: true}
@@ -293,8 +295,8 @@ func TestMember_ThatJoinsAgainWithALostEpochHasItsExports(t *testing.T) {
 	}
 }
 
-// A restored disk gives a process the epoch of an earlier one, whose stamps it may exceed before it
-// connects.
+// A process on a restored disk has the epoch of an earlier process, whose stamps it may exceed
+// before it connects.
 func TestMember_ThatRepeatsAnEpochHasItsExports(t *testing.T) {
 	r, began := set(), time.Now()
 	east := registry.Update{Member: "east", UID: "1", Stamp: stamp(2, 4), Snapshot: true,
@@ -309,8 +311,8 @@ func TestMember_ThatRepeatsAnEpochHasItsExports(t *testing.T) {
 	}
 }
 
-// On a full disk a process cannot save its epoch, and its successor has the same one. The earlier
-// process, which continues, changes nothing from then on.
+// A process that cannot save its epoch, on a full disk, has the same epoch as its successor. If it
+// continues, its updates must have no effect.
 func TestMember_ReplacedProcessWithTheEpochOfItsSuccessorChangesNothing(t *testing.T) {
 	r, began := set(), time.Now()
 	replaced := registry.Update{Member: "east", UID: "1", Stamp: stamp(2, 2), Snapshot: true,
@@ -404,16 +406,16 @@ func TestPlacement_GoesWithTheReport(t *testing.T) {
 	has("west chat")
 }
 
-// A cluster changes its exports at random. Two sources bring its updates late, each beginning with
-// its own snapshot and in its own order. The registry never has an export that the cluster had only
-// before the newest update received, and ends with the cluster's exports.
+// A cluster changes its exports at random. Two sources deliver its updates late, each beginning
+// with its own snapshot. The registry must never revive an export that was withdrawn before the
+// newest received update, and must end with the cluster's exports.
 func TestRegistry_SourcesInAnyOrderEndWithTheExportersPools(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		r := set()
 		pools := []objectid.Pool{chat, code, {Namespace: "ns", Name: "embed"}}
 		truth, stamped := map[objectid.Pool]string{}, map[objectid.Pool]registry.Stamp{}
-		var history []registry.Update // one a step
+		var history []registry.Update // one update for each step
 		at := stamp(1, 0)
 		snapshot := func() registry.Update {
 			u := registry.Update{Member: "east", UID: "e", Stamp: at, Snapshot: true}
@@ -454,7 +456,7 @@ func TestRegistry_SourcesInAnyOrderEndWithTheExportersPools(t *testing.T) {
 			}
 			u := sources[i][0]
 			sources[i] = sources[i][1:]
-			if rng.IntN(5) == 0 && len(sources[i]) > 0 { // it reconnects to an older or newer replica
+			if rng.IntN(5) == 0 && len(sources[i]) > 0 { // reconnects to an older or a newer replica
 				sources[i][0] = snapshots[len(history)-len(sources[i])+1]
 			}
 			r.Apply(u)
@@ -481,8 +483,7 @@ func TestRegistry_SourcesInAnyOrderEndWithTheExportersPools(t *testing.T) {
 	}
 }
 
-// On Kubernetes the starts of all members are in one status, which cannot represent a year before
-// 0.
+// On Kubernetes one status has the starts of all members, and cannot hold a year before 0.
 func TestRegistry_StartThatIsNoTimeIsNotKept(t *testing.T) {
 	r := set()
 	apply(t, r,

@@ -83,7 +83,7 @@ func poolKey(p objectid.Pool) []byte { return rows.Key(p.Namespace, p.Name) }
 
 func exportKey(cluster string, p objectid.Pool) []byte { return rows.Key(cluster, p.Namespace, p.Name) }
 
-// deadlineKey orders durations, which are not negative.
+// deadlineKey keeps the order of durations that are not negative.
 func deadlineKey(d time.Duration) []byte { return binary.BigEndian.AppendUint64(nil, uint64(d)) }
 
 type txn struct {
@@ -95,8 +95,8 @@ type txn struct {
 
 func (r *Registry) read() txn { return txn{Txn: r.db.Txn(false), exports: r.cfg.Exports} }
 
-// The function until iterates over rows whose deadline is not after now, in the index's order. The
-// table must not be changed meanwhile.
+// until iterates over rows whose deadline has passed, in the index's order. The loop must not
+// change the table.
 func until[Row any](t txn, table, index string, deadline func(*Row) time.Duration, now time.Duration) iter.Seq[*Row] {
 	return func(yield func(*Row) bool) {
 		list, err := t.LowerBound(table, index, deadlineKey(0))

@@ -18,7 +18,7 @@ func since(r *registry.Registry, member string, p objectid.Pool) int64 {
 	return -1
 }
 
-// imported makes a registry's cluster import exports of a member.
+// imported makes this cluster import exports of a member.
 func imported(r *registry.Registry, member string, pools ...objectid.Pool) int64 {
 	var ids []registry.RecordID
 	for _, p := range pools {
@@ -27,8 +27,8 @@ func imported(r *registry.Registry, member string, pools ...objectid.Pool) int64
 	return r.Imported(ids, nil)
 }
 
-// No update of a member changes when its export began to be imported, so it cannot take over a
-// name's meaning.
+// No update of a member changes the age of its export, so a member cannot take over a name's
+// meaning.
 func TestSince_IsWhenAnExportBeganToBeImported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := set()
@@ -88,18 +88,19 @@ func TestSince_EndsWithTheImport(t *testing.T) {
 			t.Errorf("not imported any more: got since %d, the newest %d, want 0 and %d", since(r, "east", chat),
 				r.Newest(), first)
 		}
-		// one of them: gone if the export has no mode, else changed
+		// exactly one: gone if the export has no mode, else changed
 		if changed, gone := r.TakeUnsaved(); len(changed)+len(gone) != 1 {
 			t.Errorf("records: got %v to save, %v to drop, want 1 of both together", changed, gone)
 		}
 		if again := imported(r, "east", chat); again <= first || since(r, "east", chat) != again {
 			t.Errorf("imported again: since %d, want %d, after %d", since(r, "east", chat), again, first)
 		}
-		r.Imported([]registry.RecordID{{Cluster: "east", Pool: code}}, nil) // it does not exist
+		r.Imported([]registry.RecordID{{Cluster: "east", Pool: code}}, nil) // that export does not exist
 	})
 }
 
-// After a restart, and in another process of this cluster, a name has the same meaning.
+// A name keeps its meaning after a restart, and has the same meaning in all processes of this
+// cluster.
 func TestSince_IsKeptAndAgreedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := set()

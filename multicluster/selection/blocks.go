@@ -7,7 +7,7 @@ type blocks struct {
 	secret uint64
 	max    int
 	count  int
-	nodes  []node // node 0 is no block: its next is the last used block, its prev is the block to evict
+	nodes  []node // node 0 is no block: its next is the most recently used block, its prev the next one to evict
 	free   uint32 // the first unused node, linked by next; 0: none
 	slots  []uint32
 }
@@ -19,8 +19,8 @@ type node struct {
 
 func newBlocks(secret uint64) blocks { return blocks{secret: secret} }
 
-// match returns how many blocks of a chain are known. The method add keeps a prompt's beginning
-// longest, so a binary search finds the last known block.
+// match returns how many leading blocks of a chain are known. A prompt's first blocks are evicted
+// last (add), so a binary search is enough.
 func (b *blocks) match(chain []uint64) int {
 	if b.count == 0 || len(chain) == 0 || b.find(chain[0]) == 0 {
 		return 0
@@ -72,7 +72,7 @@ func (b *blocks) limit(n int) {
 
 func (b *blocks) insert(hash uint64, at uint32) uint32 {
 	if b.count == b.max {
-		b.evict() // never evicts nodes[at], because a chain has at most max blocks
+		b.evict() // never evicts nodes[at]: a chain has at most max blocks
 	}
 	if b.free == 0 {
 		b.grow()
@@ -112,8 +112,8 @@ func (b *blocks) find(hash uint64) uint32 {
 	return b.slots[b.place(hash)]
 }
 
-// home returns a block's preferred slot. Because of the secret, authors of prompts cannot fill
-// neighbouring slots.
+// home returns a block's preferred slot. It depends on the secret, so that authors of prompts
+// cannot choose hashes that fill neighboring slots.
 func (b *blocks) home(hash uint64) int {
 	high, low := bits.Mul64(hash^b.secret, 0x9e3779b97f4a7c15)
 	return int(high^low) & (len(b.slots) - 1)
@@ -127,8 +127,8 @@ func (b *blocks) place(hash uint64) int {
 	return at
 }
 
-// unslot frees the slot of a node, and moves later nodes of the same run so that the method place
-// finds them.
+// unslot frees a node's slot. It moves later nodes of the same run, because place stops at a free
+// slot.
 func (b *blocks) unslot(n uint32) {
 	mask := len(b.slots) - 1
 	at := b.place(b.nodes[n].hash)
@@ -139,7 +139,7 @@ func (b *blocks) unslot(n uint32) {
 			break
 		}
 		if (next-b.home(b.nodes[other].hash))&mask < (next-at)&mask {
-			continue // the other node's preferred slot is after the free slot
+			continue // the preferred slot of that node is after the free slot
 		}
 		b.slots[at] = other
 		at = next

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// model is blocks as a plain list, the last used one first.
+// model is a reference for blocks: a list, most recently used block first.
 type model struct {
 	list []uint64
 	max  int

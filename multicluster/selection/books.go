@@ -3,28 +3,29 @@ package selection
 import "time"
 
 const (
-	// maxUnreported bounds the tracked requests of a member. Older requests count as reported.
+	// maxUnreported bounds the tracked requests of a member. When it is exceeded, the oldest
+	// request counts as reported.
 	maxUnreported = 1024
-	// settled is how long a report may lack a request before the request counts as lost.
+	// settled is how long a request may be missing in reports before it counts as lost.
 	settled = time.Second
 )
 
 type books struct {
-	// queue has the requests that are in no report yet, in the order of sending.
+	// queue is a ring of requests that no report counts yet, oldest first.
 	queue  []sent // the length is a power of two
 	head   int
 	length int
-	// pending counts the queue's requests that were not declined. tokens is the sum of their
+	// pending counts the requests in queue that were not declined. tokens is the sum of their
 	// uncached tokens.
 	pending int
 	tokens  float64
 	number  uint64
-	// base is a count that the member reported. taken counts the requests that left the queue since
-	// then. synced is true once base is known.
+	// base is the count in the first report. taken counts the requests that left queue since then.
+	// synced is true once base is known.
 	taken, base uint64
 	synced      bool
 
-	// These fields are for a member without reports. unserved is Q in doc.go, and backlog is W.
+	// Without reports: unserved is Q in doc.go, and backlog is W.
 	unserved, backlog float64
 	at                time.Time
 	inFlight          int
@@ -105,7 +106,7 @@ func (b *books) pop() {
 		return
 	}
 	if b.pending--; b.pending == 0 {
-		b.tokens = 0 // rounding errors add up
+		b.tokens = 0 // discards rounding errors
 	} else {
 		b.tokens = max(0, b.tokens-s.tokens)
 	}
@@ -113,8 +114,8 @@ func (b *books) pop() {
 
 func (b *books) restart() { b.synced = false }
 
-// counted applies a report: the member has received n requests. n should include all requests that
-// were sent before the time in the parameter before.
+// counted applies a report that the member has received n requests. n should include every request
+// that was sent before `before`.
 func (b *books) counted(before time.Time, n uint64) {
 	if !b.synced || n < b.base {
 		for b.length > 0 && b.queue[b.head].at.Before(before) {

@@ -5,15 +5,15 @@ import "time"
 // Recovery is how long a member must be up before Up returns true again.
 const Recovery = 3 * time.Second
 
-// Damper delays the return of a member that was down: Envoys react within milliseconds, and would
-// follow a flapping member. The zero value is up.
+// Damper delays the return of a member that was down. Envoys react within milliseconds, so a
+// flapping member would move requests back and forth. The zero value is up.
 type Damper struct {
 	down  bool
-	since time.Time // last observation as down
-	rises bool      // observed as up since then
+	since time.Time // last time the member was observed as down
+	rises bool      // the member was observed as up after since
 }
 
-// Observe records whether the member is up. A member goes down at once.
+// Observe records whether the member is up. Down takes effect at once.
 func (d *Damper) Observe(now time.Time, up bool) {
 	switch {
 	case !up:
@@ -28,7 +28,7 @@ func (d *Damper) Up(now time.Time) bool {
 	return !d.down || d.rises && now.Sub(d.since) >= Recovery
 }
 
-// Next returns when Up changes without another observation; false: never.
+// Next returns when Up changes by the time alone; false: never.
 func (d *Damper) Next(now time.Time) (at time.Time, ok bool) {
 	if !d.down || !d.rises || d.Up(now) {
 		return time.Time{}, false

@@ -4,10 +4,10 @@ import "time"
 
 const (
 	answerWeight = 0.2
-	// answerAge is how long a mean is used after the last response.
+	// answerAge is how long after the last response a mean counts.
 	answerAge = 10 * time.Minute
-	// If a member's last response is older than recheck, at most every recheckPicks-th request
-	// tries the member.
+	// A member whose last response is older than recheck is tried by at most every recheckPicks-th
+	// request.
 	recheck      = 30 * time.Second
 	recheckPicks = 20
 )
@@ -28,13 +28,13 @@ func (a *answers) add(now time.Time, seconds float64) {
 
 func (a *answers) known(now time.Time) bool { return !a.at.IsZero() && now.Sub(a.at) < answerAge }
 
-// due reports whether a request should try the member. Only one request at a time does.
+// due reports whether the next request should try the member. Trials do not overlap.
 func (a *answers) due(now time.Time, picks uint64) bool {
 	return a.waiting == 0 && (!a.known(now) || now.Sub(a.at) >= recheck && picks-a.pick >= recheckPicks)
 }
 
-// firstByte returns the expected seconds to a member's first byte: its mean, or 0 for a trial.
-// During a trial, further requests expect the slowest member's mean.
+// firstByte returns the expected seconds to a member's first byte: its mean, or 0 if a trial is
+// due. During a trial, other requests expect the mean of the slowest member.
 func (l *LeastLoad) firstByte(m *member, now time.Time) (seconds float64, by Basis) {
 	switch a := &m.answers; {
 	case a.due(now, l.picks):
@@ -57,8 +57,7 @@ func (l *LeastLoad) latency(m *member, now time.Time) Choice {
 	return c
 }
 
-// FirstByteAfter does what FirstByte does. after is the time from sending the request to the first
-// byte; 0: unknown.
+// FirstByteAfter is FirstByte with the time from sending the request to the first byte; 0: unknown.
 func (e *Lease) FirstByteAfter(now time.Time, after time.Duration) {
 	if e.set == nil || e.read {
 		return

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// byLatency has three members, each of which responds after a time that includes the round trip.
+// byLatency has three members with fixed response times, round trips included.
 type byLatency struct {
 	t     *testing.T
 	l     *LeastLoad
@@ -28,7 +28,7 @@ func (b *byLatency) begin() (Lease, Choice) {
 	return b.l.Begin(b.now, c, Prompt{}), c
 }
 
-// send sends requests one after the other, each of which ends a second later.
+// send sends n requests, one after another. Each ends a second later.
 func (b *byLatency) send(n int) {
 	for range n {
 		lease, c := b.begin()
@@ -38,7 +38,7 @@ func (b *byLatency) send(n int) {
 	}
 }
 
-// expect sends n requests, which go to a member except for the tries of others.
+// expect sends n requests. All must go to member, except for at most `tries` trials of others.
 func (b *byLatency) expect(member string, n, tries int) {
 	b.t.Helper()
 	clear(b.went)
@@ -57,15 +57,15 @@ func TestSelection_LatencyGoesToTheFastestAndTriesTheOthers(t *testing.T) {
 		math.Abs(c[0].Wait-.26) > 1e-9 || c[0].RoundTrip != .04 || c[0].Basis != Answered {
 		t.Errorf("got %+v, want north at 0.3 s, 0.26 s of it waiting, and 0.04 s of round trip", c[0])
 	}
-	b.expect("north", 200, 20) // at most one in 20 to either other
+	b.expect("north", 200, 20) // at most one in 20 tries each other member
 	if b.went["east"] < 4 || b.went["west"] < 4 {
 		t.Errorf("in 200 s %v went to each, want at least 4 to east and to west", b.went)
 	}
-	// Another one becomes the fastest, and is detected.
+	// When another member becomes the fastest, a trial detects it.
 	b.after["west"] = 200 * time.Millisecond
 	b.send(400)
 	b.expect("west", 100, 12)
-	// The fastest becomes slow, and is left within some responses.
+	// When the fastest becomes slow, requests leave it after some responses.
 	b.after["west"] = 2 * time.Second
 	b.send(5)
 	b.expect("north", 20, 3)
@@ -90,7 +90,7 @@ func TestSelection_LatencyTriesWithOneRequestAtATime(t *testing.T) {
 		t.Errorf("while two members are tried, %v requests went to each, want 1 to north and west, 18 to east", b.went)
 	}
 	for i := range open {
-		open[i].End() // without a response: it is tried again
+		open[i].End() // ends without a response, so east is tried again
 	}
 	if _, c := b.begin(); c.Member != "north" {
 		t.Errorf(`the next one goes to %s, want "north"`, c.Member)

@@ -12,7 +12,7 @@ type Lease struct {
 	read   bool
 }
 
-// Begin charges a request to c, a member that Rank returned for the request.
+// Begin charges a request to c, a Choice that Rank returned for it.
 func (l *LeastLoad) Begin(now time.Time, c Choice, p Prompt) Lease {
 	if c.member == nil {
 		return Lease{}
@@ -69,7 +69,7 @@ func (e *Lease) Declined(now time.Time) {
 	e.member.barred = now.Add(barredFor)
 }
 
-// Bar bars a member that declined a request. The request is charged to another member.
+// Bar bars a member that declined a request which was charged to another member.
 func (l *LeastLoad) Bar(now time.Time, name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,14 +11,13 @@ import (
 const (
 	// MaxMembers is how many members an import may have. Further members take no requests.
 	MaxMembers = 64
-	// At 70 % load, 45 % of the requests leave their cluster with DefaultMargin, and 65 % without a
-	// margin.
+	// DefaultMargin is a compromise. At 70 % load, 45 % of the requests leave their cluster with
+	// it, and 65 % without a margin.
 	DefaultMargin = 100 * time.Millisecond
-	// DefaultBlocks take about 8 MiB when all are in use.
+	// DefaultBlocks take about 8 MiB when all are used.
 	DefaultBlocks = 1 << 18
 
-	// uncachedWeight is above 1, because a prompt that is read twice also delays all later
-	// requests.
+	// uncachedWeight is above 1, because reading an uncached prompt also delays all later requests.
 	uncachedWeight = 3
 	// perRequest is the cost of a request in flight, in seconds.
 	perRequest = 0.020
@@ -32,14 +31,14 @@ const (
 type Config struct {
 	// Local is the member that is this cluster itself; "": none.
 	Local string
-	// Margin is how much cheaper than Local another member must be.
+	// Margin is how much less than Local another member must cost to be preferred.
 	Margin time.Duration
-	// End returns the number of tokens up to and including block i of a chain. It is required, and
-	// the same in all clusters of the set.
+	// End returns how many tokens the first i+1 blocks of a chain have. Required. All clusters of
+	// the set must use the same function.
 	End func(i int) int
 	// Latency ranks members by response times instead of load (latency.go).
 	Latency bool
-	// Blind means that only the length of a prompt is used.
+	// Blind makes Rank ignore which blocks are cached: only a prompt's length counts.
 	Blind bool
 	// Blocks limits the blocks of all members together; default DefaultBlocks.
 	Blocks int
@@ -52,20 +51,19 @@ type Member struct {
 	Name string
 	// RoundTrip is the round trip time to the member; 0 for this cluster.
 	RoundTrip time.Duration
-	// Servers is the number of the member's servers until the member reports their number; 0:
-	// unknown.
+	// Servers is the member's number of servers until a report has it; 0: unknown.
 	Servers int
-	// Empty means that no server of the member is known to take requests. A report overrides Empty.
+	// Empty means that no server of the member takes requests, as far as known. A report overrides
+	// it.
 	Empty bool
 }
 
 // Prompt describes a request.
 type Prompt struct {
 	Tokens int // length of the prompt; 0 or less: unknown
-	// Chain has, for each block of the prompt, a hash of the prompt up to the end of the block;
-	// nil: unknown.
+	// Chain has, for each block, a hash of the prompt up to the block's end; nil: unknown.
 	Chain []uint64
-	// Stay is the member of the request's session; "": none.
+	// Stay is the member that has the request's session; "": none.
 	Stay string
 }
 
@@ -73,11 +71,11 @@ type Prompt struct {
 // called concurrently.
 type LeastLoad struct {
 	cfg    Config
-	secret uint64 // for blocks.home: clients choose prompts, and with them hashes
+	secret uint64 // for blocks.home, because clients choose prompts and so influence hashes
 
 	mu      sync.Mutex
 	members []*member
-	// Members without reports use these means over the other members.
+	// rate and servers are means over the members that report, for members that do not.
 	rate, servers float64
 	picks         uint64
 }
@@ -160,33 +158,33 @@ func (l *LeastLoad) average() {
 	}
 }
 
-// Basis is the source of Choice.Wait.
+// Basis states from what Choice.Wait was computed.
 type Basis string
 
 const (
 	// Reported means the member's last report.
 	Reported Basis = "report"
-	// Own means this gateway's requests, because the member does not report.
+	// Own means this gateway's requests in flight. The member does not report.
 	Own Basis = "own requests"
-	// Answered means the times to the member's first bytes (Config.Latency).
+	// Answered means the member's mean time to the first byte (Config.Latency).
 	Answered Basis = "its answers"
-	// Tried means that the member has no recent response and is tried (Config.Latency).
+	// Tried means a trial: the member has no recent response (Config.Latency).
 	Tried Basis = "a trial"
 )
 
-// Choice is a member for a request, with its cost and the parts of the cost, in seconds.
+// Choice is a member that Rank considered, with the parts of its cost in seconds.
 type Choice struct {
 	Member string
-	// Cost is the sum of the parts below.
+	// Cost is the sum of the following parts.
 	Cost                            float64
 	Wait, Prompt, RoundTrip, Margin float64
 	Basis                           Basis
-	// Uncached is how many tokens of the prompt were not sent to the member before.
+	// Uncached is how many of the prompt's tokens the member has not read before.
 	Uncached int
-	// Barred is why the member is barred; "": it is not.
+	// Barred states why the member is barred; "": it is not.
 	Barred string
-	// Session means that the request's session is at the member. The member comes first. If it is
-	// barred, members that are not barred come before it.
+	// Session means that the member has the request's session, so it comes first. If it is barred,
+	// it comes after the members that are not.
 	Session bool
 
 	member *member
@@ -196,12 +194,12 @@ type Choice struct {
 const (
 	BarredDeclined = "it declined a request less than 10 s ago"
 	BarredSilent   = "it has missed three reports"
-	BarredEmpty    = "it reports no server that takes requests" // or its picker's page shows none
+	BarredEmpty    = "it reports no server that takes requests" // or the page of its picker shows none
 )
 
-// Rank appends all members to out: first the session's member, then the others by cost. Members
-// with equal costs are in random order, and barred members are last. Begin charges the request to a
-// member.
+// Rank appends all members to out: the session's member first, then the others by cost, barred
+// members last. Members of equal cost are in random order. Begin charges the request to one of
+// them.
 func (l *LeastLoad) Rank(now time.Time, p Prompt, out []Choice) []Choice {
 	first := len(out)
 	l.mu.Lock()
@@ -209,7 +207,7 @@ func (l *LeastLoad) Rank(now time.Time, p Prompt, out []Choice) []Choice {
 	for _, m := range l.members {
 		c := l.choice(m, now, p)
 		c.lot, c.Session = l.cfg.Random(), p.Stay != "" && m.Name == p.Stay
-		// An insertion sort allocates nothing; there are few members.
+		// Insertion sort: no allocation, few members.
 		out = append(out, c)
 		i := len(out) - 1
 		for ; i > first && c.before(&out[i-1]); i-- {
@@ -299,7 +297,7 @@ func (m *member) cached(chain []uint64, end func(int) int) int {
 	return 0
 }
 
-// NaN becomes the lower end.
+// bring clamps v. NaN becomes low.
 func bring(v, low, high float64) float64 {
 	if math.IsNaN(v) {
 		return low

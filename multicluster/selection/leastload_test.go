@@ -20,10 +20,10 @@ func after(seconds float64) time.Time {
 	return start.Add(time.Duration(seconds * float64(time.Second)))
 }
 
-// end has blocks of 512 tokens.
+// end implements Config.End with blocks of 512 tokens.
 func end(i int) int { return 512 * (i + 1) }
 
-// three are east (the own cluster), north (40 ms away) and west (160 ms away).
+// three has the members east (this cluster), north (40 ms away) and west (160 ms away).
 func three(t testing.TB, change func(*Config)) *LeastLoad {
 	t.Helper()
 	c := Config{Local: "east", Margin: DefaultMargin, End: end, Random: rand.New(rand.NewPCG(1, 2)).Uint64}
@@ -36,7 +36,7 @@ func three(t testing.TB, change func(*Config)) *LeastLoad {
 	return l
 }
 
-// idle is a report of a member with 8 servers that read 8,000 tokens a second.
+// idle is a report of an idle member whose 8 servers each read 8,000 tokens a second.
 func idle(least float64) Report {
 	return Report{Least: least, Servers: 8, Rate: 8000, Interval: 200 * time.Millisecond, Capacity: 12_000}
 }
@@ -73,8 +73,8 @@ func TestSelection_CostIsThatOfTheFormula(t *testing.T) {
 	if diff := cmp.Diff(want, ranked, cmpopts.IgnoreUnexported(Choice{}), cmpopts.EquateApprox(0, 1e-9)); diff != "" {
 		t.Errorf("want this ranking (-want +got):\n%s", diff)
 	}
-	// The request is charged to north's 8 servers, which have its prompt now: of a longer one only
-	// the rest is uncached.
+	// The request is charged to north, which then has its prompt cached. Only the rest of a longer
+	// prompt is uncached.
 	l.Begin(start, ranked[0], p)
 	ranked = l.Rank(start, Prompt{Tokens: 8292, Chain: chain(1, 16)}, ranked[:0])
 	if c := ranked[0]; c.Member != "north" || c.Uncached != 100 || math.Abs(c.Wait-(.25+(8192./8000+.02)/8)) > 1e-9 {
@@ -171,8 +171,8 @@ func TestSelection_RequestsSinceTheReportCountUntilAReportHasThem(t *testing.T) 
 			t.Errorf("a report that counts %g: wait %g, want that of %g requests", report.counted, got, report.left)
 		}
 	}
-	// The count is 9 although 5 were sent: an earlier process sent the others. The next one is
-	// number 10.
+	// The report counts 9 requests although 5 were sent, because an earlier process sent four. The
+	// next request is number 10.
 	l.Begin(after(.2), west(after(.2)), Prompt{Tokens: 8000})
 	r := idle(0)
 	r.Counted = 10
@@ -215,7 +215,7 @@ func TestSelection_RestartedMemberCountsFromZero(t *testing.T) {
 	l.Begin(after(.5), at(), Prompt{})
 	l.Begin(after(1.1), at(), Prompt{})
 	r.Counted, r.Epoch = 0, 2
-	l.Report(after(1.2), "west", r) // sent before the second arrived
+	l.Report(after(1.2), "west", r) // sent before the second request arrived
 	if got := l.Standings(after(1.2))[2].Unreported; got != 1 {
 		t.Errorf("after the restart: got %d requests not counted, want 1", got)
 	}
@@ -247,7 +247,7 @@ func TestSelection_OwnRequestsCountWithoutReports(t *testing.T) {
 	if c := choose(after(.4)); math.Abs(c.Wait-.62) > 1e-9 {
 		t.Errorf("0.4 s of it are read: got %+v, want a wait of 0.62 s", c)
 	}
-	// Tokens that the books count as read, without a first byte, count half.
+	// Without a first byte, tokens that servers should have read count half.
 	if c := choose(after(5)); math.Abs(c.Wait-.52) > 1e-9 {
 		t.Errorf("it should have been read: got %+v, want a wait of 0.52 s", c)
 	}
@@ -298,7 +298,7 @@ func TestSelection_MemberThatDeclinesIsBarredFor10Seconds(t *testing.T) {
 		lease.Declined(now)
 		lease.Declined(after(100))
 	}
-	// If all members are barred, the cheapest serves.
+	// If all members are barred, the cheapest one gets the request.
 	ranked := l.Rank(after(1), Prompt{Tokens: 100}, nil)
 	if got := names(ranked); !cmp.Equal(got, []string{"east", "north", "west"}) || ranked[0].Barred != BarredDeclined {
 		t.Errorf("got %v %q, want east, north, west, barred as declined", got, ranked[0].Barred)
@@ -361,8 +361,8 @@ func TestSelection_MemberWithoutServersServesLast(t *testing.T) {
 	}
 }
 
-// The page of an external picker shows that its cluster has no server. The cluster's own report is
-// newer.
+// The page of an external picker shows that its cluster has no server. A later report of the
+// cluster overrides the page.
 func TestSelection_MemberThatIsKnownToBeEmptyServesLast(t *testing.T) {
 	l := three(t, nil)
 	l.SetMembers([]Member{{Name: "east", Empty: true}, {Name: "north"}, {Name: "west"}})
@@ -445,7 +445,7 @@ func TestSelection_PickAllocatesNothing(t *testing.T) {
 
 func TestSelection_ConcurrentPicksAndReportsAgree(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	l := three(t, func(c *Config) { c.Random = random.Uint64 }) // called under the lock
+	l := three(t, func(c *Config) { c.Random = random.Uint64 }) // called with the lock held
 	var all sync.WaitGroup
 	for g := range 8 {
 		all.Go(func() {

@@ -2,9 +2,9 @@ package selection
 
 import "sync"
 
-// News collects the prompt blocks for the next report on a member. It omits blocks of recent
-// reports. A block is reported again after other blocks that fill half of the servers' cache. Its
-// methods may be called concurrently.
+// News collects prompt blocks for the next report on a member, without blocks of recent reports. A
+// block is reported again once other blocks have filled half of the servers' cache. Methods may be
+// called concurrently.
 type News struct {
 	mu       sync.Mutex
 	recent   blocks
@@ -13,8 +13,8 @@ type News struct {
 	overflow int
 }
 
-// NewNews returns a News for servers that together cache a number of blocks: capacity, or
-// DefaultBlocks if that is less. secret is random.
+// NewNews returns a News for servers that together cache capacity blocks, or DefaultBlocks if that
+// is less. secret must be random.
 func NewNews(secret uint64, capacity int) *News {
 	n := &News{recent: newBlocks(secret)}
 	n.recent.limit(max(min(capacity, DefaultBlocks)/2, 1))

@@ -25,7 +25,8 @@ func TestSelection_ReportHasNewBlocksNewestPromptFirst(t *testing.T) {
 	if got := take(); !slices.Equal(got, []uint64{6, 5}) {
 		t.Errorf("news: got %v, want 6 5", got)
 	}
-	// Half of 12 blocks are reported after 1, and together with it after 2.
+	// Blocks 1 and 2 are reported again: since their report, other blocks have filled half of the
+	// cache.
 	n.Add([]uint64{1, 2, 7})
 	n.Add([]uint64{1, 2, 7})
 	if got := take(); !slices.Equal(got, []uint64{1, 2, 7}) {

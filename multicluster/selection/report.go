@@ -23,8 +23,8 @@ type Report struct {
 	Rate float64
 	// Counted is the number of this gateway's requests that the member received in Epoch.
 	Counted, Epoch uint64
-	// Blocks has blocks of prompts that any gateway sent to the member since its last report: the
-	// newest prompt first, each prompt from its beginning.
+	// Blocks has blocks of prompts that any gateway sent to the member since the last report. The
+	// newest prompt comes first, its first block first.
 	Blocks []uint64
 	// Capacity is how many blocks the member's servers cache together; 0: unknown.
 	Capacity int
@@ -40,7 +40,7 @@ type facts struct {
 	epoch       uint64
 }
 
-// Report applies a member's report that arrived now. It ignores unknown members.
+// Report applies a report that has just arrived. It ignores unknown members.
 func (l *LeastLoad) Report(now time.Time, name string, r Report) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,10 +76,10 @@ type Standing struct {
 	Report *Report
 	Age    time.Duration
 	Barred string
-	// InFlight counts this gateway's requests at the member. Unreported counts the requests that
-	// are in no report yet.
+	// InFlight counts this gateway's requests at the member. Unreported counts those that no report
+	// counts yet.
 	InFlight, Unreported int
-	Blocks               int // blocks of prompts known to have been sent to the member
+	Blocks               int // prompt blocks known to have been sent to the member
 	// FirstByte is the mean time to the first byte less the round trip, in seconds; 0: unknown.
 	FirstByte float64
 }

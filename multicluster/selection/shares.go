@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// MaxRatio bounds the ratio of two weights. Envoy draws by weight until it draws an untried member.
-// Above MaxRatio, a declined request may not reach all members.
+// MaxRatio bounds the ratio of two weights. On a retry, Envoy draws by weight until it draws an
+// untried member. With a higher ratio, a declined request may not reach all members.
 const MaxRatio = 100
 
 // Candidate is one of the members among which a policy shares requests.
@@ -15,7 +15,7 @@ type Candidate struct {
 	Place
 	// Weight is the weight within the import; 0: no requests.
 	Weight uint32
-	// Down means that the member takes no requests now. Only Priority reads it.
+	// Down means that the member takes no requests now. Only Priority uses it.
 	Down bool
 }
 
@@ -28,14 +28,14 @@ type Share struct {
 	Priority uint32
 }
 
-// Weighted divides first attempts by weight. With Envoy's round_robin the division is exact. Shares
-// are sorted by name. warning reports weights that are too far apart.
+// Weighted divides first attempts by weight, exactly with Envoy's round_robin. Shares are sorted by
+// name. warning reports weights whose ratio is too large.
 func Weighted(members []Candidate) (shares []Share, warning string) {
 	return tiers(members, func(Candidate) int { return 0 })
 }
 
-// Locality prefers members of this cluster's zone, then of its region. In each group, weights
-// divide the requests. The shares are sorted by priority, then by name.
+// Locality prefers members of own's zone, then of its region, then others. Weights divide the
+// requests within each group. Shares are sorted by priority, then by name.
 func Locality(own Place, members []Candidate) (shares []Share, warning string) {
 	return tiers(members, func(c Candidate) int {
 		near := own.Region != "" && c.Region == own.Region
@@ -49,8 +49,8 @@ func Locality(own Place, members []Candidate) (shares []Share, warning string) {
 	})
 }
 
-// Priority sends all requests to the first member that is not down. The members that order lists
-// come first, then this cluster, then the others by name. If all are down, the first member serves.
+// Priority sends all requests to the first member that is not down: the members in order, then own,
+// then the others by name. If all are down, it is the first member.
 func Priority(own string, order []string, members []Candidate) []Share {
 	place := func(c Candidate) int {
 		if i := slices.Index(order, c.Name); i >= 0 {

@@ -44,12 +44,12 @@ func TestSelection_LocalityServesZoneThenRegionThenRest(t *testing.T) {
 	if diff := cmp.Diff(want, shares); diff != "" || warning != "" {
 		t.Errorf("want these shares without a warning (-want +got):\n%s%s", diff, warning)
 	}
-	// Without members in the own region the rest has priority 0: Envoy allows no gaps.
+	// Without members in this region, the others have priority 0, because Envoy allows no gaps.
 	shares, _ = Locality(Place{Name: "else"}, members[:2])
 	if diff := cmp.Diff([]Share{{"far", 5, 0}, {"unknown", 1, 0}}, shares); diff != "" {
 		t.Errorf("want these shares (-want +got):\n%s", diff)
 	}
-	// Weights of different priorities are never compared.
+	// Weights of different priorities are not compared.
 	if _, warning := Locality(own,
 		[]Candidate{candidate("own", "eu-1", "eu-1a", 1), candidate("far", "", "", 1000)}); warning != "" {
 		t.Errorf("weights of different priorities: got warning %q, want none", warning)
@@ -94,7 +94,7 @@ func TestSelection_MemberThatFlapsOnceASecondStaysDown(t *testing.T) {
 			}
 			time.Sleep(500 * time.Millisecond)
 		}
-		// It stays up after the last change, half a second ago.
+		// The last change was half a second ago.
 		recovered := time.Now().Add(-500 * time.Millisecond)
 		for !d.Up(time.Now()) {
 			d.Observe(time.Now(), true)

@@ -8,8 +8,8 @@ type Place struct {
 	Region, Zone string // "": unknown
 }
 
-// Within limits the members that requests may go to; the zero value allows all. If both lists are
-// set, a member must match both.
+// Within limits to which members requests may go; the zero value allows all. If both lists are set,
+// a member must match both.
 type Within struct {
 	Clusters []string
 	Regions  []string

@@ -23,23 +23,23 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// Status is the state of the cluster set, as this process knows it.
+// Status is the state of the cluster set, as far as this process knows it.
 type Status struct {
 	// Cluster is the name of this cluster; "" without a ClusterSet.
 	Cluster  string `json:"cluster"`
 	Draining bool   `json:"draining,omitempty"` // members send no new requests to this cluster
-	// Member is this cluster's entry for other ClusterSets, in YAML; "" until this cluster has a
-	// certificate.
+	// Member is the entry, in YAML, that other ClusterSets need for this cluster; "" until this
+	// cluster has a certificate.
 	Member string `json:"member,omitempty"`
 	// Hub means that the process is a hub. Its page /members lists the members.
 	Hub bool `json:"hub,omitempty"`
-	// InFlight counts the requests in flight from other clusters for which this process's picker
-	// chose a server.
+	// InFlight counts requests in flight from other clusters whose server this process's picker
+	// chose.
 	InFlight int64 `json:"inFlight"`
-	// Uncounted lists exported pools ("namespace/name") whose requests InFlight lacks.
+	// Uncounted lists exported pools ("namespace/name") whose requests are not in InFlight.
 	Uncounted []string `json:"uncounted,omitempty"`
 	DrainTime Duration `json:"drainTime"` // --drain-time
-	// Traffic counts requests to imports with several clusters that went to this cluster itself.
+	// Traffic counts requests to imports with several clusters that this cluster served itself.
 	Traffic *Traffic       `json:"traffic,omitempty"`
 	Members []MemberStatus `json:"members"`
 }
@@ -71,16 +71,16 @@ type MemberStatus struct {
 	Exports  []PoolStatus `json:"exports"`
 	Imports  []PoolStatus `json:"imports"`
 	Findings []string     `json:"findings,omitempty"`
-	// Denied means that the connection to the member is denied, or its last update had no effect.
-	// Findings begins with the reason.
+	// Denied means that the member's connection is denied, or that its last update had no effect.
+	// The first of Findings is the reason.
 	Denied bool `json:"denied,omitempty"`
 	// Traffic counts the requests that Envoys reported to this process; nil: no request.
 	Traffic *Traffic `json:"traffic,omitempty"`
-	// Published has CA certificates, in PEM, that vouch for the member in addition to the
-	// ClusterSet's bundle.
+	// Published has CA certificates, in PEM, that vouch for the member in addition to its bundle in
+	// the ClusterSet.
 	Published string `json:"published,omitempty"`
-	// PublishedUnder is the Fingerprint of the ClusterSet's bundle when Published arrived. With
-	// another bundle, Published is not trusted.
+	// PublishedUnder is the Fingerprint of the ClusterSet's bundle that authenticated Published.
+	// With another bundle, Published is not trusted.
 	PublishedUnder string `json:"publishedUnder,omitempty"`
 }
 
@@ -89,14 +89,14 @@ func Fingerprint(bundle string) string { return fmt.Sprintf("%x", sha256.Sum256(
 
 // Traffic counts the requests to a member since this process started.
 type Traffic struct {
-	// Served counts responses with a status below 500. Failed counts other responses, and missing
-	// responses. Declined counts requests that no server began. Spilled counts all requests that
-	// pools here spilled.
+	// Served counts responses with a status below 500. Failed counts other statuses and missing
+	// responses. Declined counts requests that no server began. Spilled counts requests, with any
+	// outcome, that pools here spilled.
 	Served   uint64 `json:"served"`
 	Failed   uint64 `json:"failed"`
 	Declined uint64 `json:"declined"`
 	Spilled  uint64 `json:"spilled"`
-	// Bytes is the size of Served's response bodies. FirstByte is their mean time to the first
+	// Bytes is the size of the response bodies of Served. FirstByte is their mean time to the first
 	// byte.
 	Bytes     uint64   `json:"bytes"`
 	FirstByte Duration `json:"firstByte"`
@@ -116,7 +116,7 @@ const (
 	pending  = "Pending"
 )
 
-// admin records what Status needs. It is safe for concurrent use.
+// admin records what Status reports. It is safe for concurrent use.
 type admin struct {
 	mu      sync.Mutex
 	updated map[string]time.Time
@@ -188,8 +188,8 @@ func (a *admin) placement(member string, p objectid.Pool) (registry.Placement, b
 	return a.here[p][i], true
 }
 
-// Status returns the state of the cluster set. ws, which may be nil, fires when the state may have
-// changed, except for ages.
+// Status returns the state of the cluster set. ws, which may be nil, fires when more than ages may
+// have changed.
 func (s *Set) Status(ws registry.WatchSet) Status {
 	ws.Add(s.admin.watch())
 	members := s.registry.Members(ws)
@@ -308,7 +308,7 @@ func stateOf(p registry.Placement) (state, message string) {
 	return printable(p.Reason), printable(p.Message)
 }
 
-// printable replaces characters that a terminal would interpret, in a member's text.
+// printable replaces characters of a member's text that a terminal would interpret.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -327,7 +327,7 @@ func (s *Set) Page(w http.ResponseWriter, r *http.Request) {
 	if !r.URL.Query().Has("watch") {
 		w.Header().Set("content-type", "application/json")
 		lines.SetIndent("", "  ")
-		_ = lines.Encode(s.Status(nil)) // fails only if the client has disconnected
+		_ = lines.Encode(s.Status(nil)) // fails only when the client disconnects
 		return
 	}
 	w.Header().Set("content-type", "application/jsonl")
@@ -357,7 +357,7 @@ func (s *Set) stream(ctx context.Context, send func(Status) error) error {
 	}
 }
 
-// comparable returns a text that is equal for equal states. It omits times and counts of requests.
+// comparable returns equal texts for states that differ only in times and counts of requests.
 func (st Status) comparable() string {
 	st.InFlight, st.Members = 0, slices.Clone(st.Members)
 	for i := range st.Members {

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/export"
 )
 
-// audience maps members to the time until which they may use a pool; zero: no end. The key ""
-// stands for clusters without a proven name.
+// audience maps each member that may use a pool to the end of its permission; zero: no end. The key
+// "" stands for clusters without a proven name.
 type audience map[string]time.Time
 
 const unnamed = ""
@@ -24,9 +24,9 @@ func (a audience) has(who string, now time.Time) bool {
 	return ok && (until.IsZero() || now.Before(until))
 }
 
-// Exported reports whether a member may pick from a pool, possibly only until the drain time ends.
-// member is "" for clusters that prove no name. Without a ClusterSet, these clusters may use all
-// pools.
+// Exported reports whether a member may pick from a pool. After the export ends, it may until the
+// drain time ends. member is "" for clusters without a proven name, which may use all pools if
+// there is no ClusterSet.
 func (s *Set) Exported(target objectid.Target, member string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -36,7 +36,7 @@ func (s *Set) Exported(target objectid.Target, member string) bool {
 	return !target.Imported() && s.exported[target.Pool].has(member, time.Now())
 }
 
-// mu is held.
+// The caller holds mu.
 func (s *Set) noteExported(members []string) {
 	now := time.Now()
 	for key, a := range s.exported {
@@ -44,7 +44,7 @@ func (s *Set) noteExported(members []string) {
 		for who, until := range a {
 			switch {
 			case who != unnamed && !slices.Contains(members, who):
-				delete(a, who) // it left the set: its certificate is no longer trusted
+				delete(a, who) // it left the set, so its certificate is not trusted
 			case who == unnamed && d.Export != nil || who != unnamed && isFor(d, who):
 			case until.IsZero():
 				a[who] = now.Add(s.cfg.Drain)
@@ -74,8 +74,8 @@ func (s *Set) noteExported(members []string) {
 	}
 }
 
-// isFor reports whether a member may use a pool. The export may still lack an address, because
-// Gateways must serve the pool before members use it.
+// isFor reports whether a member may use a pool. The export need not have an address yet, because
+// Gateways serve a pool before members use it.
 func isFor(d export.Decision, member string) bool {
 	return d.Asked && d.Valid && (d.To == nil || slices.Contains(d.To, member))
 }
@@ -131,8 +131,8 @@ func (s *Set) nextExport() (wait time.Duration, ok bool) {
 	return wait, ok
 }
 
-// incarnate sets an export's incarnation. It is the previous one if the export continues, 0 in this
-// process's first decisions, and otherwise random.
+// incarnate sets the incarnation of the export now. An export that continues keeps it. A new export
+// has 0 in this process's first decisions, and a random number later.
 func (s *Set) incarnate(before, now *export.Export) {
 	if now == nil {
 		return
@@ -148,7 +148,7 @@ func (s *Set) incarnate(before, now *export.Export) {
 	}
 }
 
-// mu is held.
+// The caller holds mu.
 func (s *Set) noteNamespaces() (changed bool) {
 	var now []string
 	for _, d := range s.local.decisions {

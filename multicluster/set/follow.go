@@ -21,15 +21,16 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Change is one change of the store, after its translation.
+// Change is a change of the store with its translation.
 type Change struct {
 	View    *store.View
 	Objects []store.Change
-	// Output has the changed pools and Gateways, and the clusters that translation cannot use.
+	// Output has the changed pools and Gateways, and the clusters of imports that translation
+	// cannot use.
 	Output translator.Output
 }
 
-// GatewayMoved decides again on a Gateway's pools after a change of Config.GatewayReached.
+// GatewayMoved decides again on a Gateway's pools, after Config.GatewayReached changed.
 func (s *Set) GatewayMoved(gateway report.Ref) {
 	s.local.mu.Lock()
 	defer s.local.mu.Unlock()
@@ -218,7 +219,7 @@ func (s *Set) decide(r store.Reader, dirty map[objectid.Pool]bool, again bool) {
 		cfg.Pickers = s.cfg.PickersOf(r)
 	}
 	if cfg.MembersPick = s.cfg.MembersPick; cfg.MembersPick && spec.Spec.PeerListener == nil {
-		cfg.Pickers = nil // a pick would need the key of one of this cluster's Gateways
+		cfg.Pickers = nil // nil, because a pick would need the key of a Gateway of this cluster
 	}
 	cfg.PodCIDRs, cfg.PeerListener, cfg.Region, cfg.Zone = spec.Spec.PodCIDRs, spec.Spec.PeerListener != nil,
 		spec.Spec.Region, spec.Spec.Zone
@@ -227,7 +228,7 @@ func (s *Set) decide(r store.Reader, dirty map[objectid.Pool]bool, again bool) {
 		cfg.Members = append(cfg.Members, spec.Spec.Members[i].Name)
 	}
 	for key := range dirty {
-		_, decided := s.local.decisions[key] // the export may have to be withdrawn
+		_, decided := s.local.decisions[key] // a pool without annotations may have an export to withdraw
 		changed = changed || s.local.annotated[key] || decided
 	}
 	if !changed {
@@ -337,7 +338,7 @@ func (s *Set) adopt(ctx context.Context, r store.Reader) {
 	}
 	if first {
 		changed = append(changed, s.registry.Restore(s.load(ctx))...)
-		defer close(s.signals.begun) // Run may now connect and save: the records are in Offers
+		defer close(s.signals.begun) // Restored records are Offers now, so Run may connect and save
 	}
 	for i, m := range members {
 		if known, ok := s.registry.Member(m.Name); ok {
@@ -401,7 +402,7 @@ func (s *Set) reports(ctx context.Context) error {
 }
 
 func (s *Set) report() {
-	s.reporting.Lock() // so that the last report has the newest state
+	s.reporting.Lock() // makes the last report the newest
 	defer s.reporting.Unlock()
 	s.mu.Lock()
 	spec := s.adopted.spec

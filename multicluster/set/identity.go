@@ -21,9 +21,9 @@ import (
 )
 
 type identity struct {
-	// UID is different if another cluster takes the name later.
+	// UID distinguishes clusters that have the same name one after the other.
 	UID string `json:"uid"`
-	// Epoch counts the processes that published for this cluster.
+	// Epoch counts the processes that have published for this cluster.
 	Epoch uint64 `json:"epoch"`
 }
 
@@ -41,7 +41,7 @@ func writeMember(f Files, name string, peer v1alpha1.ClusterSetPeer, namespaces 
 	return statefile.ReplaceOn(f.Disk, MemberFile(f.State), raw)
 }
 
-// OwnMember returns the text that writeMember wrote; "": it has written none.
+// OwnMember returns the text that writeMember has written; "": none yet.
 func OwnMember(state string) (string, error) {
 	text, err := os.ReadFile(MemberFile(state))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -52,7 +52,7 @@ func OwnMember(state string) (string, error) {
 
 const (
 	// overlap is how long the next authority is published before it signs. A member that is away
-	// for longer needs a new ClusterSet entry.
+	// for longer no longer trusts this cluster, and needs a new ClusterSet entry.
 	overlap = 60 * 24 * time.Hour
 	// validity is the lifetime of certificates. They are replaced daily.
 	validity = 7 * 24 * time.Hour

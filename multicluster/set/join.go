@@ -21,14 +21,14 @@ import (
 	"github.com/penstock-project/penstock/translator/certificates"
 )
 
-// maxJoin is in bytes: 256 members with bundles of 4 KB.
+// maxJoin is in bytes: 256 members with bundles of 4 KB each.
 const maxJoin = 1 << 20
 
-// maxMembers is the limit in ClusterSet's schema.
+// maxMembers is the limit in the schema of ClusterSet.
 const maxMembers = 256
 
-// ReadMembers reads members as `penstock clusters show` prints them. The parameter from is the
-// text's name in errors.
+// ReadMembers parses members from the output of `penstock clusters show`. from names the text in
+// errors.
 func ReadMembers(from string, text []byte, now time.Time) ([]v1alpha1.ClusterSetMember, error) {
 	const fix = "write what `penstock clusters show` prints at the other cluster"
 	if len(text) > maxJoin {
@@ -37,7 +37,7 @@ func ReadMembers(from string, text []byte, now time.Time) ([]v1alpha1.ClusterSet
 	var list []v1alpha1.ClusterSetMember
 	if err := yaml.UnmarshalStrict(text, &list); err != nil {
 		var no *json.UnmarshalTypeError
-		if errors.As(err, &no) && no.Field == "" { // its text would have the name of a Go type
+		if errors.As(err, &no) && no.Field == "" { // the error's own text would name a Go type
 			return nil, fmt.Errorf("%s is no list of members; %s", from, fix)
 		}
 		return nil, fmt.Errorf("%s is no list of members: %.300s; %s", from, err.Error(), fix)
@@ -102,8 +102,7 @@ func memberProblems(m *v1alpha1.ClusterSetMember, now time.Time) (problems []err
 	return problems
 }
 
-// CheckBundle returns why no certificate of a bundle can vouch for a member now; nil: a certificate
-// can.
+// CheckBundle returns an error if no certificate of a bundle can vouch for a member now.
 func CheckBundle(bundle string, now time.Time) error {
 	certs, err := parse(bundle)
 	if err != nil {
@@ -157,7 +156,7 @@ func shared(a, b string) bool {
 	})
 }
 
-// Claims describes in one line the data that a member publishes about itself before it joins.
+// Claims summarizes in one line what a member states about itself before it joins.
 func Claims(m *v1alpha1.ClusterSetMember) string {
 	namespaces := "it exports nothing now"
 	if len(m.Allow.Namespaces) > 0 {
@@ -174,8 +173,8 @@ func Claims(m *v1alpha1.ClusterSetMember) string {
 }
 
 // Join adds a member to a ClusterSet, or renews its address and bundle. own is this cluster's
-// entry; nil without a certificate. published is MemberStatus.Published. replace allows CAs that
-// may not belong to the member.
+// entry, or nil without a certificate. published is MemberStatus.Published. Without replace, each
+// new CA must be known, or signed by a known one.
 func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.ClusterSetMember, published string,
 	replace bool) (what string, err error) {
 	owner := "ClusterSet " + set.Name
@@ -233,11 +232,11 @@ func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.C
 	return "renewed", nil
 }
 
-// strangers describes each certificate in next that is not in bundle and is not signed by a valid
-// certificate in bundle. A known certificate in next proves nothing about the certificates beside
-// it, because CA certificates are public.
+// strangers describes the certificates in next that are neither in bundle nor signed by a valid
+// certificate in bundle. Each is checked by itself: CA certificates are public, so a known one does
+// not prove the others.
 func strangers(bundle string, next *v1alpha1.ClusterSetPeer, now time.Time) (unknown []string) {
-	known, _ := parse(bundle) // an unreadable bundle proves nothing
+	known, _ := parse(bundle) // no certificate of an unreadable bundle is known
 	certs, err := parse(next.Bundle)
 	if err != nil {
 		return []string{err.Error()}

@@ -14,22 +14,22 @@ import (
 
 const (
 	// loadTimeout bounds how long the first translation waits for records. saveTimeout bounds one
-	// write. At the end of the process, stopTimeout bounds it.
+	// write, and stopTimeout the last write at shutdown.
 	loadTimeout = 5 * time.Second
 	saveTimeout = 30 * time.Second
 	stopTimeout = 2 * time.Second
-	// settleTimeout bounds how long a starting process waits for endpoints. It allows several
-	// attempts to connect.
+	// settleTimeout bounds how long a starting process waits for endpoints. It leaves time for
+	// several connection attempts.
 	settleTimeout = 3 * time.Second
-	// saveInterval collects changes, so that a hundred members that connect at once cause one
-	// write.
+	// saveInterval groups changes: a hundred members that connect at once cause one write.
 	saveInterval = time.Second
-	// agreeInterval gives the leader time to save an update that this process has also received.
+	// agreeInterval lets the leader save an update before other processes compare their ages with
+	// its records.
 	agreeInterval = 10 * time.Second
 )
 
-// Restore restores members' exports before the first translation. Without a ClusterSet they are
-// restored when the first ClusterSet appears.
+// Restore restores members' exports before the first translation. Without a ClusterSet, the first
+// one restores them when it appears.
 func (s *Set) Restore(ctx context.Context) {
 	view := s.cfg.Store.View()
 	if len(store.ClusterSets.All(view)) > 0 {
@@ -37,7 +37,7 @@ func (s *Set) Restore(ctx context.Context) {
 	}
 }
 
-// Settle returns once restored exports have their endpoints, or after settleTimeout.
+// Settle waits until restored exports have their endpoints, at most settleTimeout.
 func (s *Set) Settle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
@@ -57,7 +57,7 @@ func (s *Set) Settle(ctx context.Context) {
 	}
 }
 
-// withoutEndpoints returns the first Unreachable member with an export that lacks endpoints; "":
+// withoutEndpoints returns the first Unreachable member that has an export without endpoints; "":
 // none. ws fires when the result may have changed.
 func (s *Set) withoutEndpoints(ws registry.WatchSet) string {
 	for _, m := range s.registry.Members(ws) {
@@ -109,7 +109,7 @@ func (s *Set) completed(ctx context.Context, records []registry.Record) []regist
 			len(r.Entry.Endpoints) > 0 {
 			continue
 		}
-		// The endpoints may be older than the record; Envoy detects which endpoints respond.
+		// These endpoints may be outdated; Envoy detects which ones respond.
 		r.Entry.Endpoints = l.Entry.Endpoints
 	}
 	return records
@@ -169,8 +169,8 @@ func (s *Set) agree(ctx context.Context) {
 	s.assemble(s.registry.Agree(kept))
 }
 
-// keepAgain saves the exports of pools again, because Kubernetes.Save skips exports whose namespace
-// does not exist.
+// keepAgain saves the exports of pools again: Kubernetes.Save skipped them while their namespace
+// did not exist.
 func (s *Set) keepAgain(pools []objectid.Pool) {
 	var ids []registry.RecordID
 	for _, p := range pools {
@@ -183,8 +183,8 @@ func (s *Set) keepAgain(pools []objectid.Pool) {
 	}
 }
 
-// markKept forces a full save and deletes stale records, because another process may have saved
-// last.
+// markKept saves all records again and deletes stale ones. Another process may have saved before
+// this one.
 func (s *Set) markKept(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
@@ -200,8 +200,8 @@ func (s *Set) markKept(ctx context.Context) {
 	s.registry.MarkUnsaved(ids...)
 }
 
-// unsaved returns the records to save and the ids to delete. Only imported exports have records,
-// because a member may publish any number of exports.
+// unsaved returns the records to save and the ids to delete. An export that is not imported has no
+// record, because a member may publish any number of exports.
 func (s *Set) unsaved() (changed []registry.Record, gone []registry.RecordID) {
 	changed, gone = s.registry.TakeUnsaved()
 	changed = slices.DeleteFunc(changed, func(r registry.Record) bool {

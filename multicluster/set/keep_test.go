@@ -23,7 +23,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// sharedRecords drop endpoints, as PoolExports do.
+// sharedRecords drops endpoints, as PoolExports do.
 type sharedRecords struct{ Records }
 
 func (s sharedRecords) Save(ctx context.Context, changed []registry.Record, gone []registry.RecordID) error {
@@ -36,9 +36,9 @@ func (s sharedRecords) Save(ctx context.Context, changed []registry.Record, gone
 	return s.Records.Save(ctx, list, gone)
 }
 
-// A restarted process on Kubernetes has the members' endpoints, although no API server stores them:
-// otherwise its Envoys would get empty imports until the members publish again. So does a process
-// that does not lead.
+// A restarted process on Kubernetes gets the members' endpoints from its own disk, because no API
+// server stores them. Otherwise its Envoys would have empty imports until the members publish
+// again. The same holds for a process that does not lead.
 func TestRecords_RestartedProcessHasTheEndpointsThatNoAPIServerHas(t *testing.T) {
 	shared, local := t.TempDir(), t.TempDir()
 	pool := objectid.Pool{Namespace: "default", Name: "chat"}
@@ -80,7 +80,7 @@ func TestRecords_RestartedProcessHasTheEndpointsThatNoAPIServerHas(t *testing.T)
 	s := start()
 	save(s, true, 1, "EndpointMode", "10.0.0.1", "10.0.0.2")
 	loaded("EndpointMode 1 10.0.0.1 10.0.0.2")
-	save(s, false, 2, "EndpointMode", "10.0.0.3") // another process leads and has not saved it yet
+	save(s, false, 2, "EndpointMode", "10.0.0.3") // the leader has not saved this version yet
 	loaded("EndpointMode 1 10.0.0.3")
 	save(s, true, 3, "ParentMode")
 	loaded("ParentMode 3")
@@ -94,7 +94,7 @@ func TestRecords_RestartedProcessHasTheEndpointsThatNoAPIServerHas(t *testing.T)
 		0o600); err != nil {
 		t.Fatal(err)
 	}
-	loaded("EndpointMode 4") // the cluster was recreated
+	loaded("EndpointMode 4") // the UID differs, as for a new cluster of the same name
 	if err := os.RemoveAll(local); err != nil {
 		t.Fatal(err)
 	}
@@ -111,8 +111,8 @@ func join(s *Set, allow v1alpha1.ClusterSetAllow) {
 	s.assemble(s.importer.SetAllow(map[string]v1alpha1.ClusterSetAllow{"east": allow}))
 }
 
-// A member decides how many exports it publishes, but exports that this cluster does not import
-// leave no record.
+// A member may publish any number of exports, so exports that this cluster does not import leave no
+// record.
 func TestRecords_ExportThatIsNotImportedIsNotKept(t *testing.T) {
 	state := t.TempDir()
 	s := New(Config{
@@ -161,8 +161,8 @@ func TestRecords_ExportThatIsNotImportedIsNotKept(t *testing.T) {
 	kept("other/a other/b other/c")
 }
 
-// On Kubernetes an export is stored in its namespace, which may be created after the member has
-// published it.
+// On Kubernetes, an export's record is in the export's namespace, which may be created after the
+// export arrives.
 func TestRecords_ExportIsKeptOnceItsNamespaceExists(t *testing.T) {
 	st := store.New()
 	s := New(Config{Store: st, Board: &countingBoard{}, Log: slog.New(slog.DiscardHandler)})
@@ -187,8 +187,7 @@ func TestRecords_ExportIsKeptOnceItsNamespaceExists(t *testing.T) {
 	}
 }
 
-// A process's local records in a pod share a small volume: only the records beyond the limit are
-// dropped.
+// Local records in a pod share a small volume. Only records beyond the limit are dropped.
 func TestRecords_LocalOnesAreBounded(t *testing.T) {
 	state := t.TempDir()
 	r := newFileRecords(statefile.Machine{}, state, 2000)
@@ -229,8 +228,8 @@ func TestRecords_LocalOnesAreBounded(t *testing.T) {
 	}
 }
 
-// Two processes of a cluster receive the same exports at different times, and translate a name in
-// the same way.
+// Two processes of a cluster receive the same exports at different times. They must translate a
+// name alike.
 func TestRecords_ProcessThatDoesNotLeadReceivedExportsWhenTheLeaderDid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared := t.TempDir()

@@ -45,7 +45,8 @@ var (
 		Resource: "inferencepoolimports"}
 )
 
-// Names in managedFields. The API server removes fields that a manager no longer applies.
+// Managers in managedFields. When a manager stops applying a field, the API server removes the
+// field.
 const (
 	fieldManager = "penstock-multicluster"
 	hubManager   = "penstock-hub"
@@ -75,52 +76,51 @@ func (k *Kubernetes) controller() upstream.ControllerName {
 // KubernetesConfig configures a Kubernetes.
 type KubernetesConfig struct {
 	REST *rest.Config
-	// Namespace and Lease identify the Lease whose number of transitions is the epoch.
+	// Namespace and Lease name the Lease whose number of transitions is the epoch.
 	Namespace, Lease string
-	// Namespaces limits the namespaces in which objects are read and written; none: all.
+	// Namespaces are where objects are read and written; none: all namespaces.
 	Namespaces []string
 	Store      *store.Store
 	Board      Board
 	// Live returns the newest status of an import in the API server; nil: it has no status.
 	Live func(ref report.Ref) *inferenceapi.InferencePoolImportStatus
-	// Hub is set if a hub writes here instead of the cluster's Penstock.
+	// Hub is set in a hub, which writes imports instead of the cluster's Penstock.
 	Hub *HubWriter
 	Log *slog.Logger
 }
 
-// HubWriter configures how a hub writes the imports of a member.
+// HubWriter configures a hub's writes to one member.
 type HubWriter struct {
-	// UID identifies the hub. Epoch identifies its leader. An import that another hub or a later
-	// leader wrote is written only with TakeOver.
+	// UID identifies the hub, and Epoch its leader. The hub skips an import that a later leader
+	// wrote and, without TakeOver, an import of another hub.
 	UID      string
 	Epoch    uint64
 	TakeOver bool
-	// Member is the cluster that is written. An import that this leader wrote for another present
-	// member (IsMember) is skipped: both members are the same cluster.
+	// Member is the member that is written. If this leader has written an import as another member
+	// (IsMember), both are the same cluster, and the import is skipped.
 	Member   string
 	IsMember func(name string) bool
 	// CreateNamespaces reports whether to create the namespaces of imports.
 	CreateNamespaces func() bool
-	// Version is the resourceVersion of the status that Live returns. A write with an older version
-	// has no effect.
+	// Version is the resourceVersion of the status that Live returns. The API server rejects writes
+	// with an older version.
 	Version func(ref report.Ref) string
-	// Settled reports whether a cluster's exports are known or its grace period ended. Until then,
-	// its entries stay unchanged.
+	// Settled reports whether a cluster's exports are known, or its grace period has ended. Until
+	// then its entries stay.
 	Settled func(cluster string) bool
-	// Pruned means that the installed CRD of InferencePoolImport lacks status.clusters. Conditions
-	// then have the clusters.
+	// Pruned means that the installed CRD of InferencePoolImport lacks status.clusters. The
+	// clusters are then in conditions.
 	Pruned bool
-	// Written is called after each write of an import, or when there is nothing to write.
+	// Written is called after each write of an import, and when there is nothing to write.
 	Written func(p objectid.Pool, w Written, err error)
 }
 
 // Written is the result of a hub's write of an import.
 type Written struct {
-	// Clusters are the hub's entries in the import. Left has the reason for each cluster that was
-	// left out.
+	// Clusters are the hub's entries in the import. Left has the reason for each missing cluster.
 	Clusters []string
 	Left     map[string]string
-	// Pruned means that the API server drops status.clusters: the installed CRD lacks the field.
+	// Pruned means that the API server dropped status.clusters, because the installed CRD lacks it.
 	Pruned bool
 }
 
@@ -149,7 +149,7 @@ type Kubernetes struct {
 // NewKubernetes makes a Kubernetes that writes nothing before Lead or Save.
 func NewKubernetes(c KubernetesConfig) (*Kubernetes, error) {
 	rc := rest.CopyConfig(c.REST)
-	rc.QPS = -1 // no limit: only objects that differ are written
+	rc.QPS = -1 // no limit, because only changed objects are written
 	client, err := dynamic.NewForConfig(rc)
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes client: %w", err)
@@ -164,7 +164,7 @@ func NewKubernetes(c KubernetesConfig) (*Kubernetes, error) {
 }
 
 // Identity implements Config.Identity. It returns the UID of namespace kube-system and the number
-// of transitions of the Lease. The caller must hold the Lease.
+// of transitions of the Lease. Only the holder of the Lease may call it.
 func (k *Kubernetes) Identity(ctx context.Context) (uid string, epoch uint64, err error) {
 	list, err := k.client.Resource(namespaceKind).List(ctx,
 		metav1.ListOptions{FieldSelector: "metadata.name=" + metav1.NamespaceSystem})
@@ -290,7 +290,7 @@ func (k *Kubernetes) Save(ctx context.Context, changed []registry.Record, gone [
 	}
 	for _, r := range changed {
 		if r.Pool != (objectid.Pool{}) {
-			k.setKept(r.RecordID, true) // also after an error: the call may have written
+			k.setKept(r.RecordID, true) // also if the write fails, because it may have taken effect
 			failed = append(failed, k.savePoolExport(ctx, r.Pool, r.Cluster, exportStatus(r)))
 		}
 	}
@@ -304,8 +304,8 @@ func (k *Kubernetes) Save(ctx context.Context, changed []registry.Record, gone [
 	return errors.Join(failed...)
 }
 
-// isKept reports whether an export may have a PoolExport. Without this check a member could cause
-// any number of deletions.
+// isKept reports whether an export may have a PoolExport. It prevents a member from causing any
+// number of deletions.
 func (k *Kubernetes) isKept(id registry.RecordID) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -356,7 +356,7 @@ func (k *Kubernetes) savePoolExport(ctx context.Context, p objectid.Pool, cluste
 		status.Conditions = nil
 		err = write()
 	}
-	if undeclared(err) && status.Since != nil { // even older
+	if undeclared(err) && status.Since != nil { // the installed CRD is even older
 		status.Since = nil
 		err = write()
 	}
@@ -397,8 +397,8 @@ func (k *Kubernetes) apply(ctx context.Context, resource schema.GroupVersionReso
 	return k.applyAs(ctx, writing{force: true}, resource, kind, namespace, name, fields, sub...)
 }
 
-// If force is false, fields of other managers cause a conflict. version is the expected
-// resourceVersion; "": any version. If dry is true, nothing is stored.
+// writing has the options of an apply. Without force, fields of other managers cause a conflict.
+// version is the expected resourceVersion; "": any. dry stores nothing.
 type writing struct {
 	force, dry bool
 	version    string
@@ -413,7 +413,7 @@ func (k *Kubernetes) applyAs(ctx context.Context, w writing, resource schema.Gro
 	u := &unstructured.Unstructured{Object: map[string]any{}}
 	raw, err := json.Marshal(fields)
 	if err == nil {
-		err = json.Unmarshal(raw, &u.Object) // integers stay integers
+		err = json.Unmarshal(raw, &u.Object) // keeps integers as integers
 	}
 	if err == nil {
 		u.SetGroupVersionKind(resource.GroupVersion().WithKind(kind))
@@ -428,15 +428,15 @@ func (k *Kubernetes) applyAs(ctx context.Context, w writing, resource schema.Gro
 	return nil
 }
 
-// ErrFenced reports that another hub or a later leader writes the object.
+// ErrFenced means that another hub or a later leader writes the object.
 var ErrFenced = errors.New("this hub does not write the object")
 
-// Enqueue checks the imports of pools again.
+// Enqueue reconciles the imports of pools.
 func (k *Kubernetes) Enqueue(pools ...objectid.Pool) { k.Imported(pools) }
 
 const longestName = 253
 
-// poolExportName returns POOL.CLUSTER. If it is too long, a hash replaces the end of POOL.
+// poolExportName returns POOL.CLUSTER. A hash replaces the end of a POOL that is too long.
 func poolExportName(pool, cluster string) string {
 	if most := longestName - 1 - len(cluster); len(pool) > most {
 		sum := sha256.Sum256([]byte(pool))
@@ -445,7 +445,7 @@ func poolExportName(pool, cluster string) string {
 	return pool + "." + cluster
 }
 
-// SetExports sets this cluster's exports. Each gets a PoolExport.
+// SetExports sets this cluster's exports, each of which gets a PoolExport.
 func (k *Kubernetes) SetExports(list []export.Export) {
 	now := map[objectid.Pool]inferenceapi.ImportedCluster{}
 	for _, e := range list {

@@ -15,18 +15,18 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// conditionHub is the type of the condition that records the hub, epoch and member of the last
-// write. It is in the hub's entry among the controllers.
+// conditionHub is a condition in the hub's entry among an import's controllers. It records which
+// hub wrote last, its epoch, and for which member.
 const (
 	conditionHub = "Hub"
 	hubReason    = "Written"
 	hubMessage   = "by hub %s, epoch %d, as member %s"
 )
 
-// EnqueueAll checks all imports again.
+// EnqueueAll reconciles all imports.
 func (k *Kubernetes) EnqueueAll() { k.enqueueAll(k.cfg.Store.View()) }
 
-// Begin allows writes of imports.
+// Begin allows writes of imports. A hub calls it once.
 func (k *Kubernetes) Begin() {
 	k.mu.Lock()
 	k.exports = map[objectid.Pool]inferenceapi.ImportedCluster{}
@@ -82,7 +82,7 @@ func (k *Kubernetes) writeAsHub(ctx context.Context, p objectid.Pool) (out Writt
 	k.mu.Lock()
 	if delete(k.written, p); err == nil {
 		want = lessClusters(want, out.Left)
-		k.written[p] = &want // live may be older than this write
+		k.written[p] = &want // live may lag behind this write
 	}
 	k.mu.Unlock()
 	return out, err
@@ -109,7 +109,7 @@ func (k *Kubernetes) fenced(live *inferenceapi.InferencePoolImportStatus) error 
 	}
 }
 
-// hubMark is the content of conditionHub. Older releases wrote no member.
+// hubMark is the parsed conditionHub. Older releases wrote no member.
 type hubMark struct {
 	uid    string
 	epoch  uint64
@@ -134,7 +134,7 @@ func writtenBy(s *inferenceapi.InferencePoolImportStatus) (by hubMark, ok bool) 
 	return hubMark{}, false
 }
 
-// HubEntries returns the clusters of an import whose entries a hub wrote.
+// HubEntries returns the clusters whose entries in an import a hub wrote.
 func HubEntries(s *inferenceapi.InferencePoolImportStatus) []string {
 	clusters, _ := ownEntries(s, HubController)
 	return clusters

@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// A name that an import gave to a cluster is as old as the import of that cluster. It is not as old
-// as the import itself, or as an entry with only a reason.
+// A name that an import gives to a cluster is as old as the import of that cluster. An older
+// InferencePoolImport, or an older entry that has only a reason, does not count.
 func TestHub_EntryHasTheTimeSinceWhichItIsImported(t *testing.T) {
 	hub := &Kubernetes{cfg: KubernetesConfig{Hub: &HubWriter{UID: "a"}}}
 	at := func(hour int) metav1.Time {
@@ -60,8 +60,8 @@ func TestHub_EntryHasTheTimeSinceWhichItIsImported(t *testing.T) {
 	}
 }
 
-// An import belongs to the hub that wrote it, in its newest epoch: neither a paused leader nor
-// another hub writes it.
+// Only the hub that wrote an import, in its newest epoch, may write it again. A paused leader and
+// other hubs may not.
 func TestHub_OlderLeaderAndAnotherHubAreFenced(t *testing.T) {
 	by := func(uid string, epoch uint64) *inferenceapi.InferencePoolImportStatus {
 		return &inferenceapi.InferencePoolImportStatus{Controllers: []upstream.ImportController{

@@ -42,7 +42,7 @@ const (
 	crdOfAnotherReason      = "CRDOfAnotherProject"
 )
 
-// Changed follows changes of the store: imports, namespaces and ClusterSets.
+// Changed reconciles what depends on changed imports, namespaces and ClusterSets.
 func (k *Kubernetes) Changed(view store.Reader, changes []store.Change) {
 	for _, o := range changes {
 		switch o.Table {
@@ -50,7 +50,7 @@ func (k *Kubernetes) Changed(view store.Reader, changes []store.Change) {
 			if p, ok := objectid.ParsePool(o.ID); ok {
 				k.enqueue(task{pool: p})
 			}
-		case store.Namespaces.Kind(): // for the imports, Config.Imported is called
+		case store.Namespaces.Kind(): // for this cluster's exports; Config.Imported covers the imports
 			k.enqueue(task{exports: true})
 		case store.ClusterSets.Kind(), store.ClusterProperties.Kind():
 			k.enqueueAll(view)
@@ -58,14 +58,14 @@ func (k *Kubernetes) Changed(view store.Reader, changes []store.Change) {
 	}
 }
 
-// Imported implements Config.Imported: the imports of pools may have changed.
+// Imported implements Config.Imported: it reconciles the imports of pools.
 func (k *Kubernetes) Imported(pools []objectid.Pool) {
 	for _, p := range pools {
 		k.enqueue(task{pool: p})
 	}
 }
 
-// Follow sets the source of imports' status: Set.Import. Call it before the process leads.
+// Follow sets the source of imports' status, such as Set.Import. Call it before Lead.
 func (k *Kubernetes) Follow(status func(objectid.Pool, int64) (inferenceapi.InferencePoolImportStatus, bool)) {
 	k.status = status
 }
@@ -190,7 +190,7 @@ func (k *Kubernetes) report() {
 
 const writeTimeout = 30 * time.Second
 
-// left has the reason for each cluster that was left out.
+// writeImport returns why clusters were left out, by cluster.
 func (k *Kubernetes) writeImport(ctx context.Context, p objectid.Pool) (left map[string]string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -207,7 +207,7 @@ func (k *Kubernetes) writeImport(ctx context.Context, p objectid.Pool) (left map
 	k.mu.Lock()
 	decided, last := k.exports != nil, k.written[p]
 	k.mu.Unlock()
-	// nothing is removed before this process has its ClusterSet and its records
+	// keep everything until the ClusterSet and the records are known
 	if !decided || !k.writable(p.Namespace) {
 		return nil, nil
 	}
@@ -232,7 +232,7 @@ func (k *Kubernetes) writeImport(ctx context.Context, p objectid.Pool) (left map
 		live = &inferenceapi.InferencePoolImportStatus{}
 	}
 	want, left := k.acceptable(p, k.wantedStatus(&status, live, metav1.NewTime(time.Now().Truncate(time.Second))), live)
-	// live may be older than the last write
+	// live may lag behind the last write
 	if k.mirrors(live, &want) && (last == nil || equality.Semantic.DeepEqual(*last, want)) {
 		return left, nil
 	}
@@ -273,8 +273,9 @@ func (k *Kubernetes) makeImport(ctx context.Context, p objectid.Pool, namespaces
 	return err
 }
 
-// writeStatus applies our part of an import's status, without fields that the CRD lacks or other
-// managers own. It returns the applied part. If that part has no controllers, nothing was applied.
+// writeStatus applies this process's part of an import's status, without fields that the CRD lacks
+// or that other managers own. It returns the applied part, which has no controllers if nothing was
+// applied.
 func (k *Kubernetes) writeStatus(ctx context.Context, p objectid.Pool, w writing,
 	want inferenceapi.InferencePoolImportStatus) (inferenceapi.InferencePoolImportStatus, error) {
 	var nothing inferenceapi.InferencePoolImportStatus
@@ -308,8 +309,8 @@ func (k *Kubernetes) writeStatus(ctx context.Context, p objectid.Pool, w writing
 	return nothing, conflict
 }
 
-// without removes the fields that, according to the error conflict, belong to another manager:
-// clusters by name, or all conditions.
+// without removes the fields that, according to conflict, belong to another manager: clusters by
+// name, or all conditions.
 func without(s inferenceapi.InferencePoolImportStatus, conflict error) inferenceapi.InferencePoolImportStatus {
 	var status apierrors.APIStatus
 	if !errors.As(conflict, &status) || status.Status().Details == nil {
@@ -333,8 +334,8 @@ func without(s inferenceapi.InferencePoolImportStatus, conflict error) inference
 	return s
 }
 
-// withdrawImport deletes an import that we made and no other controller writes. From any other
-// import it removes our part.
+// withdrawImport deletes an import that this controller created and that has no entries of others.
+// From any other import it removes this controller's part.
 func (k *Kubernetes) withdrawImport(ctx context.Context, p objectid.Pool, obj *inferenceapi.InferencePoolImport,
 	exists bool) error {
 	k.mu.Lock()
@@ -351,7 +352,8 @@ func (k *Kubernetes) withdrawImport(ctx context.Context, p objectid.Pool, obj *i
 	others := slices.ContainsFunc(live.Clusters, func(c inferenceapi.ImportedCluster) bool {
 		return !slices.Contains(mine, c.Name)
 	})
-	// An import that has no status stays if a hub or another controller made it.
+	// A created import without status may belong to another controller, which has not written its
+	// status yet.
 	if made := obj.Labels[v1alpha1.ImportedByLabel]; made != "" && !others && (made == k.maker() || ours) {
 		uid := obj.UID
 		err := k.client.Resource(importKind).Namespace(p.Namespace).Delete(ctx, p.Name,
@@ -379,8 +381,8 @@ func ownEntries(s *inferenceapi.InferencePoolImportStatus, controller upstream.C
 	return clusters, true
 }
 
-// wantedStatus returns our part of an import's status, without endpoints: they never pass through
-// an API server.
+// wantedStatus returns this controller's part of an import's status. It omits endpoints, because
+// these never pass through an API server.
 func (k *Kubernetes) wantedStatus(status, live *inferenceapi.InferencePoolImportStatus,
 	now metav1.Time) inferenceapi.InferencePoolImportStatus {
 	out := *deepcopy.Of(status)
@@ -411,8 +413,8 @@ func (k *Kubernetes) wantedStatus(status, live *inferenceapi.InferencePoolImport
 	return out
 }
 
-// importedCondition records since when a hub imports a cluster. This time is the age of the
-// import's names, because the importing cluster has no Offer.
+// importedCondition makes a condition that is True while a hub imports a cluster. Names of the
+// import get their age from its transition time, because the importing cluster has no Offer.
 func importedCondition(list []metav1.Condition) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionImported, Status: metav1.ConditionTrue, Reason: importedReason}
 	ready := meta.FindStatusCondition(list, imports.ConditionReady)
@@ -425,7 +427,7 @@ func importedCondition(list []metav1.Condition) metav1.Condition {
 	return c
 }
 
-// settle keeps the transition times of conditions whose status did not change.
+// settle keeps the transition time of each condition whose status has not changed.
 func settle(before []metav1.Condition, now metav1.Time, list []metav1.Condition) {
 	for i := range list {
 		c := &list[i]
@@ -464,7 +466,7 @@ func has(live, want *inferenceapi.InferencePoolImportStatus, conditions bool) bo
 		}
 	}
 	if !conditions {
-		return true // the import's conditions follow from the clusters' conditions
+		return true // conditions of the import follow from conditions of its clusters
 	}
 	for _, c := range want.Conditions {
 		if !slices.ContainsFunc(live.Conditions, func(l metav1.Condition) bool {
@@ -482,7 +484,7 @@ func (k *Kubernetes) writeExports(ctx context.Context) error {
 	want := maps.Clone(k.exports)
 	decided := k.exports != nil
 	k.mu.Unlock()
-	if own == "" || !decided { // nothing is removed before the first decision on exports
+	if own == "" || !decided { // remove nothing before the first decision on exports
 		return nil
 	}
 	have, err := k.list(ctx)

@@ -72,7 +72,7 @@ func exportConditions(r registry.Record) []metav1.Condition {
 
 func ownConditions() []metav1.Condition { return exportConditions(registry.Record{}) }
 
-// settled reports whether an export has its conditions, which earlier releases did not write.
+// settled reports whether a PoolExport has its final conditions. Earlier releases wrote none.
 func settled(list []metav1.Condition) bool {
 	return meta.IsStatusConditionTrue(list, "Accepted") && meta.IsStatusConditionFalse(list, "Reconciling")
 }

@@ -19,10 +19,10 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// An API server rejects the status of an import as a whole, so entries that cause a rejection are
-// left out. Entries fit the schema, but admission policies may reject them.
+// An API server rejects the whole status of an import because of one entry, so rejected entries are
+// left out. Entries fit the schema, but an admission policy may reject them.
 
-// rejectedFor is how long a rejected entry is left out, unless the entry changes.
+// rejectedFor is how long a rejected entry is left out if it does not change.
 const rejectedFor = 10 * time.Minute
 
 const longestWhy = 400
@@ -49,17 +49,16 @@ func rejects(err error) bool {
 	return false
 }
 
-// unstorable has texts of errors that have no specific code: a write cannot be merged, or is too
+// unstorable has texts of errors without a specific code: the write cannot be merged, or is too
 // large for the database.
 var unstorable = []string{
 	"etcdserver: request is too large", "trying to send message larger than max",
 	"failed to create typed ", "duplicate entries for key",
 }
 
-// accepts reports whether an API server accepts a write, or would accept it without another
-// manager's fields.
+// accepts reports whether an API server accepts a write, at least without other managers' fields.
 func accepts(err error) bool {
-	var several interface{ Unwrap() []error } // the second write, after a conflict, failed, too
+	var several interface{ Unwrap() []error } // if the write without these fields failed, too
 	return err == nil || apierrors.IsConflict(err) && !errors.As(err, &several)
 }
 
@@ -115,8 +114,8 @@ func sameEntry(a, b *inferenceapi.ImportedCluster) bool {
 	return reflect.DeepEqual(x, y)
 }
 
-// writeAccepted writes the clusters that the API server accepts. It adds the others to the map
-// left.
+// writeAccepted writes the clusters that the API server accepts, and adds the others to left with
+// reasons.
 func (k *Kubernetes) writeAccepted(
 	ctx context.Context, p objectid.Pool, version string, want inferenceapi.InferencePoolImportStatus,
 	left map[string]string,
@@ -131,15 +130,15 @@ func (k *Kubernetes) writeAccepted(
 		return applied, err
 	}
 	applied, err = k.writeStatus(ctx, p, writing{version: version}, lessClusters(want, bad))
-	if len(applied.Controllers) > 0 { // it was written, perhaps only after a conflict
+	if len(applied.Controllers) > 0 { // written, perhaps only after a conflict
 		k.noteRejected(p, want, bad)
 		maps.Copy(left, bad)
 	}
 	return applied, err
 }
 
-// search finds rejected clusters by dry runs of halves of the status. It returns no clusters if the
-// status without clusters is rejected, too.
+// search finds the rejected clusters by dry runs with halves of the list. It finds none if the
+// status is rejected even without clusters.
 func (k *Kubernetes) search(
 	ctx context.Context, p objectid.Pool, version string, want inferenceapi.InferencePoolImportStatus,
 ) map[string]string {
@@ -173,7 +172,7 @@ func (k *Kubernetes) search(
 		}
 	}
 	halve(want.Clusters)
-	if len(bad) > 0 && !accepts(try(nil)) { // the API server now rejects everything
+	if len(bad) > 0 && !accepts(try(nil)) { // the API server now rejects any write
 		clear(bad)
 	}
 	return bad

@@ -23,7 +23,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// later is a queue that records delays.
+// later is a queue that records the delays of its items.
 type later struct {
 	workqueue.TypedRateLimitingInterface[task]
 	in []time.Duration
@@ -31,8 +31,8 @@ type later struct {
 
 func (q *later) AddAfter(_ task, in time.Duration) { q.in = append(q.in, in) }
 
-// rejecting is an API server with the import team/chat of east and evil. It accepts a status unless
-// answer returns an error for it.
+// rejecting is an API server with the import team/chat of the clusters east and evil. It accepts a
+// status unless answer returns an error.
 type rejecting struct {
 	*Kubernetes
 	queue *later
@@ -119,7 +119,7 @@ func forbidden(status string) *metav1.Status {
 	return &metav1.Status{Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: "a policy"}
 }
 
-// An API server with occasional failures, as from a broken webhook replica, rejects no entry.
+// An API server that fails now and then, like a broken replica of a webhook, leaves out no entry.
 func TestRejected_FailingWebhookLeavesOutNoEntry(t *testing.T) {
 	for _, pattern := range []string{"x.xx", "x.x..", "x.xx..", "x..x.", "x.x.x.", "x.xx.x."} {
 		n := 0
@@ -140,11 +140,11 @@ func TestRejected_FailingWebhookLeavesOutNoEntry(t *testing.T) {
 	}
 }
 
-// One rejection is not enough, because only one replica of a policy may have it.
+// An entry must be rejected twice, because only one replica of a policy may reject it.
 func TestRejected_EntryIsRejectedTwice(t *testing.T) {
 	n := 0
 	r := newRejecting(t, func(status string) *metav1.Status {
-		if n++; n == 5 { // the real write, none, both, east, evil, evil again
+		if n++; n == 5 { // requests: the write, none, both, east, evil, evil again
 			return forbidden(status)
 		}
 		if n < 4 {
@@ -157,7 +157,8 @@ func TestRejected_EntryIsRejectedTwice(t *testing.T) {
 	}
 }
 
-// An object that is too large for the database has the status code of a failure, but is rejected.
+// For an object that is too large, the database returns the code of a server error. It still is a
+// rejection.
 func TestRejected_TooLargeForTheDatabase(t *testing.T) {
 	r := newRejecting(t, func(status string) *metav1.Status {
 		if forbidden(status) == nil {
@@ -170,7 +171,7 @@ func TestRejected_TooLargeForTheDatabase(t *testing.T) {
 	}
 }
 
-// A left-out entry is tried again without any change.
+// An entry that was left out is tried again, even without a change.
 func TestRejected_EntryIsTriedAgainLater(t *testing.T) {
 	r := newRejecting(t, forbidden)
 	for range 2 {
@@ -192,7 +193,7 @@ func TestRejected_EntryIsTriedAgainLater(t *testing.T) {
 	}
 }
 
-// A rejected entry blocks no other entry even if another manager owns the conditions of the import.
+// A rejected entry blocks no other, even while another manager owns the import's conditions.
 func TestRejected_BesideAnotherManagersConditions(t *testing.T) {
 	r := newRejecting(t, func(status string) *metav1.Status {
 		var parsed struct {

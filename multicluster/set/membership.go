@@ -24,12 +24,12 @@ import (
 
 const (
 	certifyTimeout = 10 * time.Second
-	// certifyInterval is the longest delay before Gateways get a certificate of a new authority.
-	// Members have trusted this authority for days.
+	// certifyInterval is the longest delay before Gateways get a certificate of a new authority. It
+	// is uncritical, because members have trusted that authority for days.
 	certifyInterval = 30 * time.Second
 )
 
-// Each process makes its own certificate for Gateways.
+// certify renews this process's certificate for Gateways.
 func (s *Set) certify(ctx context.Context) error {
 	tick := time.NewTicker(certifyInterval)
 	defer tick.Stop()
@@ -72,7 +72,7 @@ func (s *Set) certifyNow() error {
 }
 
 // AwaitCertificate waits for the Gateways' certificate, at most certifyTimeout. Call it before
-// serving proxies, which would otherwise lose connections between peer listeners.
+// serving proxies: without the certificate they would lose connections between peer listeners.
 func (s *Set) AwaitCertificate(ctx context.Context) {
 	s.mu.Lock()
 	alone := s.adopted.spec == nil || len(s.adopted.spec.Spec.Members) == 0
@@ -211,7 +211,7 @@ func untrusted(
 
 func (s *Set) republish() {
 	if err := errors.Join(s.publishMembership(), s.publishExports()); err != nil {
-		s.cfg.Log.Error("the members and exports that Gateways need cannot be stored", "error", err)
+		s.cfg.Log.Error("members and exports cannot be stored for Gateways", "error", err)
 	}
 }
 

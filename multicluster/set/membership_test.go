@@ -24,7 +24,7 @@ import (
 	"github.com/penstock-project/penstock/xds/authority"
 )
 
-// authorityPEM returns the certificate of an authority. Envoy cannot read a name with U+FFFF.
+// authorityPEM returns an authority's certificate. Envoy cannot read one whose name has U+FFFF.
 func authorityPEM(t *testing.T, name string) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -43,20 +43,20 @@ func authorityPEM(t *testing.T, name string) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// One secret of every Gateway has the certificates of all members, so certificates that Envoy would
-// reject are excluded, whatever their source.
+// Every Gateway has one Secret with all members' certificates. So a certificate that Envoy would
+// reject must not get in from any source.
 func TestMemberTrust_CertificateThatEnvoyCannotReadIsAFindingAndDoesNotEnter(t *testing.T) {
 	good, other, published := authorityPEM(t, "east"), authorityPEM(t, "west"), authorityPEM(t, "west, renewed")
 	bad := authorityPEM(t, "west \uffff")
 	join := func(list ...[]byte) []byte { return bytes.Join(list, nil) }
-	kept := func(bundle, published []byte) []byte { // as federation stores it
+	kept := func(bundle, published []byte) []byte { // kept is a bundle as federation stores it
 		return append(fmt.Appendf(nil, "Published under %x\n", sha256.Sum256(bundle)), published...)
 	}
 	for _, c := range []struct {
 		name              string
 		written, received []byte
 		field             string
-		want              []byte // of member west
+		want              []byte // bundle of member west
 	}{
 		{"published", other, join(published, bad), "spec.members[1]", join(other, published)},
 		{"in the ClusterSet", join(other, bad), published, "spec.members[1].peer.bundle", join(other, published)},
@@ -111,8 +111,8 @@ func TestMemberTrust_CertificateThatEnvoyCannotReadIsAFindingAndDoesNotEnter(t *
 	}
 }
 
-// Status shows, for penstock clusters join, what a member published and still vouches for it, but
-// nothing published under a bundle that an operator has replaced.
+// For penstock clusters join, Status shows a published bundle that vouches for its member. A bundle
+// that was published under a ClusterSet bundle that an operator has replaced is not shown.
 func TestClusterSet_StatusShowsWhatAMemberHasPublished(t *testing.T) {
 	spec := &v1alpha1.ClusterSet{}
 	spec.Spec.Members = []v1alpha1.ClusterSetMember{

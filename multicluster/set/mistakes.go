@@ -34,23 +34,23 @@ func (s *Set) now() time.Time {
 	return time.Now()
 }
 
-// mistaken caches the mistakes of a ClusterSet, because finding them decodes the certificates of
-// all members.
+// mistaken caches the findings about a ClusterSet, because computing them decodes all members'
+// certificates.
 type mistaken struct {
 	set  *v1alpha1.ClusterSet
 	at   time.Time
 	list []report.Finding
 }
 
-// mistakesInterval is how long the findings about a ClusterSet are used again. Certificates expire,
-// so the findings change even if the ClusterSet does not.
+// mistakesInterval bounds the age of these findings. They change without the ClusterSet when
+// certificates expire.
 const mistakesInterval = time.Minute
 
 func (m *mistaken) fresh(set *v1alpha1.ClusterSet, now time.Time) bool {
 	return m.set == set && now.Sub(m.at).Abs() < mistakesInterval
 }
 
-// mu is held.
+// The caller holds mu.
 func (s *Set) mistakes() []report.Finding {
 	if now := s.now(); !s.problems.mistaken.fresh(s.adopted.spec, now) {
 		s.problems.mistaken = mistaken{s.adopted.spec, now, mistakes(s.adopted.spec, now)}
@@ -114,7 +114,7 @@ func mistakes(set *v1alpha1.ClusterSet, now time.Time) (out []report.Finding) {
 	return out
 }
 
-// Check reports on a ClusterSet and the annotations of pools without a running Set.
+// Check reports on a ClusterSet and on pools' annotations. It needs no running Set.
 func Check(r store.Reader, now time.Time) (all []report.Report) {
 	spec := Selected(r)
 	if spec != nil {
@@ -128,7 +128,8 @@ func Check(r store.Reader, now time.Time) (all []report.Report) {
 	return all
 }
 
-// annotations reports mistakes in a pool's export annotations while no Set runs. spec may be nil.
+// annotations reports mistakes in a pool's export annotations, without a running Set. spec may be
+// nil.
 func annotations(r store.Reader, key objectid.Pool, spec *v1alpha1.ClusterSet) []report.Report {
 	pool, ok := store.InferencePools.Get(r, key.String())
 	if !ok {
@@ -149,9 +150,9 @@ type ranged struct {
 	place          int
 }
 
-// overlaps returns findings about overlapping pod ranges of two clusters. A finding is at the
-// narrower range; if both are equal, at the later range. The ClusterSet's ranges for a member
-// override its published ranges.
+// overlaps returns findings about pod ranges of two clusters that overlap. The finding is at the
+// narrower range or, if both are equal, at the later one. The ClusterSet's ranges for a member
+// replace its published ranges.
 func overlaps(set *v1alpha1.ClusterSet, published func(member string) []string) []report.Finding {
 	var all []ranged
 	note := func(cidrs []string, r ranged, numbered bool) {
@@ -159,7 +160,7 @@ func overlaps(set *v1alpha1.ClusterSet, published func(member string) []string) 
 		for i, text := range cidrs {
 			var err error
 			if r.Prefix, err = netip.ParsePrefix(text); err != nil {
-				continue // the reader of the object reports it
+				continue // the reader of the object reports this
 			}
 			if r.Prefix, r.place = r.Masked(), len(all); numbered {
 				r.field = fmt.Sprintf("%s[%d]", field, i)
@@ -176,12 +177,11 @@ func overlaps(set *v1alpha1.ClusterSet, published func(member string) []string) 
 			note(published(m.Name), ranged{cluster: cluster, field: field}, false)
 		}
 	}
-	// Ranges are nested or disjoint, so in this order each range follows the ranges that contain
-	// it.
+	// Ranges are nested or disjoint. In this order, a range follows all ranges that contain it.
 	slices.SortStableFunc(all, func(a, b ranged) int { return cmp.Or(a.Addr().Compare(b.Addr()), a.Bits()-b.Bits()) })
 	found := make([]*report.Finding, len(all))
-	// around has the widest range that contains r, then the widest range of another cluster in that
-	// range.
+	// around has at most two ranges: the widest that contains r, and in it the widest of another
+	// cluster.
 	var around []ranged
 	for _, r := range all {
 		for len(around) > 0 && !around[len(around)-1].Overlaps(r.Prefix) {

@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// lastBoard stores the last reports.
+// lastBoard stores the reports of the last call.
 type lastBoard struct {
 	countingBoard
 	mu   sync.Mutex
@@ -32,7 +32,7 @@ func (b *lastBoard) Replace(_ string, reports ...report.Report) {
 	b.last = reports
 }
 
-// finding returns the finding that begins with a problem.
+// finding returns the finding whose problem begins with this text.
 func (b *lastBoard) finding(problem string) (found report.Finding, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -57,8 +57,8 @@ func setWith(board Board, members []v1alpha1.ClusterSetMember) *Set {
 	return s
 }
 
-// The API server keeps a ClusterSet written for a hub that relays. Its condition has the
-// replacement for each member, and no such member is used.
+// The API server still has a ClusterSet for a hub that relays. Its condition names the replacement
+// for each such member, and none of them is used.
 func TestSet_MembersOfARelayingHubNameWhatToWriteInstead(t *testing.T) {
 	board := &lastBoard{}
 	s := setWith(board, []v1alpha1.ClusterSetMember{
@@ -94,8 +94,7 @@ func TestSet_MembersOfARelayingHubNameWhatToWriteInstead(t *testing.T) {
 	}
 }
 
-// Clusters made from one template have the same pod ranges, although no ClusterSet lists the
-// others' ranges.
+// Clusters from one template have equal pod ranges, even if no ClusterSet lists them.
 func TestSet_PodRangesThatMembersPublishMustNotOverlap(t *testing.T) {
 	board := &lastBoard{}
 	s := setWith(board, []v1alpha1.ClusterSetMember{
@@ -157,7 +156,8 @@ func TestOverlaps_TheNarrowerOfTwoClustersIsNamed(t *testing.T) {
 	}
 }
 
-// No member's request reaches a cluster without a peer listener: there is no identity to believe.
+// Without a peer listener no request of a member arrives, so identities that the member states have
+// no effect.
 func TestSet_IdentitiesWithoutAPeerListenerAreAWarning(t *testing.T) {
 	board := &lastBoard{}
 	s := setWith(board, []v1alpha1.ClusterSetMember{{Name: "east", Peer: &v1alpha1.ClusterSetPeer{Address: "east:1"},
@@ -175,7 +175,7 @@ func TestSet_IdentitiesWithoutAPeerListenerAreAWarning(t *testing.T) {
 	}
 }
 
-// Pod ranges of a hundred members are compared while the set's lock is held.
+// Comparing the pod ranges of a hundred members must be fast, because the set's lock is held.
 func TestOverlaps_ManyRangesAreSortedAndNotComparedWithEachOther(t *testing.T) {
 	var set v1alpha1.ClusterSet
 	published := map[string][]string{}

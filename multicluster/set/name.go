@@ -12,9 +12,8 @@ import (
 // NoNameReason is the reason of Accepted on a ClusterSet in a cluster without a name.
 const NoNameReason = "NoClusterName"
 
-// nameOf returns spec.cluster of the ClusterSet. If it is empty, nameOf returns the cluster's
-// ClusterProperty (KEP-2149); "": the cluster has none. The findings are about the source of the
-// name.
+// nameOf returns this cluster's name: spec.cluster or, if that is empty, the cluster's
+// ClusterProperty (KEP-2149); "": neither. The findings are about the source of the name.
 func nameOf(r store.Reader, set *v1alpha1.ClusterSet) (name string, findings []report.Finding) {
 	found := func(severity report.Severity, problem, fix string) []report.Finding {
 		return []report.Finding{

@@ -12,8 +12,8 @@ import (
 // ConflictedReason is the reason of Accepted on a ClusterSet that is not in use.
 const ConflictedReason = "Conflicted"
 
-// Selected returns the ClusterSet in use; nil: none. It is the oldest ClusterSet or, if several are
-// equally old, the first of them by name.
+// Selected returns the ClusterSet in use, or nil: the oldest one; of equally old ones, the first by
+// name.
 func Selected(r store.Reader) (set *v1alpha1.ClusterSet) {
 	for _, c := range store.ClusterSets.All(r) {
 		if set == nil || c.CreationTimestamp.Before(&set.CreationTimestamp) {
@@ -23,7 +23,7 @@ func Selected(r store.Reader) (set *v1alpha1.ClusterSet) {
 	return set
 }
 
-// CreatesNamespaces reports whether the ClusterSet allows creation of the namespaces of imports.
+// CreatesNamespaces reports whether the ClusterSet allows the creation of imports' namespaces.
 func CreatesNamespaces(r store.Reader) bool {
 	set := Selected(r)
 	return set != nil && set.Spec.CreateNamespaces
@@ -44,8 +44,7 @@ func others(r store.Reader, counts *v1alpha1.ClusterSet) (out []report.Report) {
 
 const summarized = 8
 
-// summary formats findings for a condition, because a status on Kubernetes has no other place for
-// them.
+// summary formats findings for a condition, the only place for them in a status on Kubernetes.
 func summary(findings []report.Finding) string {
 	var parts []string
 	for _, f := range findings[:min(len(findings), summarized)] {

@@ -56,8 +56,8 @@ type shown struct {
 	pods    string
 }
 
-// shown returns the reported state of the updated members. Most updates are renewals, which do not
-// change it.
+// shown returns the reported state of each updated member. The caller compares it before and after,
+// because most updates are renewals.
 func (s *Set) shown(updates []registry.Update) []shown {
 	out := make([]shown, len(updates))
 	for i, u := range updates {
@@ -120,12 +120,12 @@ func (s *Set) placed(in registry.Reports) {
 	s.reportSoon()
 }
 
-// One call of assemble updates the pools of all waiting calls, because snapshots of many members
-// may change the same imports.
+// due collects pools to assemble. One run of assemble serves all waiting calls, because snapshots
+// of many members may change the same imports.
 type due struct {
 	running sync.Mutex
-	// revision is the newest translated revision. waiting has the placements of Offers in newer
-	// revisions, because translation may find these Offers unusable. running guards both.
+	// revision is the newest translated revision. waiting has placements of newer Offers, which
+	// translation may still find unusable. running guards both.
 	revision uint64
 	waiting  map[objectid.Pool]untranslated
 
@@ -138,8 +138,8 @@ type untranslated struct {
 	placed   []registry.Placement
 }
 
-// ready returns a, if the revision of a is translated. If not, the method translated returns the
-// placements of a later. running is held.
+// ready returns a if its revision is translated. Otherwise translated returns a's placements later.
+// The caller holds running.
 func (d *due) ready(a imports.Assembled) imports.Assembled {
 	for _, p := range a.Pools {
 		delete(d.waiting, p)
@@ -164,8 +164,8 @@ func (d *due) ready(a imports.Assembled) imports.Assembled {
 	return imports.Assembled{}
 }
 
-// translated stores the newest translated revision, and returns the placements that waited for it.
-// running is held.
+// translated records the newest translated revision, and returns the placements that waited for it.
+// The caller holds running.
 func (d *due) translated(revision uint64) (seen imports.Assembled) {
 	d.revision = revision
 	for p, w := range d.waiting {
@@ -236,7 +236,7 @@ func importRef(p objectid.Pool) report.Ref {
 		Namespace: p.Namespace, Name: p.Name}
 }
 
-// due.running is held.
+// The caller holds due.running.
 func (s *Set) place(a imports.Assembled) {
 	if len(a.Pools) == 0 {
 		return
@@ -254,7 +254,7 @@ func (s *Set) Import(p objectid.Pool, generation int64) (status inferenceapi.Inf
 
 func (s *Set) show(p objectid.Pool) {
 	owner := importRef(p)
-	if s.importer.NoneAllowed(p) { // a finding about the member counts this export
+	if s.importer.NoneAllowed(p) { // the member's finding covers this export
 		s.cfg.Board.Remove(status.Imports, owner)
 		return
 	}

@@ -27,7 +27,7 @@ func (b *countingBoard) Replace(string, ...report.Report) { b.replaced++ }
 func (b *countingBoard) Set(string, ...report.Report)     {}
 func (b *countingBoard) Remove(string, ...report.Ref)     {}
 
-// reportNow makes a due report, as Run does.
+// reportNow makes a report that is due, as Run does.
 func (s *Set) reportNow() {
 	select {
 	case <-s.signals.reportable:
@@ -36,7 +36,7 @@ func (s *Set) reportNow() {
 	}
 }
 
-// Renewals of 100 members every 5 s, and changes of their pods, cause no report on the ClusterSet.
+// Renewals of 100 members every 5 s, and changes of pods, must cause no report on the ClusterSet.
 func TestSet_UpdateThatChangesNothingReportedIsNotReported(t *testing.T) {
 	board := &countingBoard{}
 	s := New(Config{Store: store.New(), Board: board, Log: slog.New(slog.DiscardHandler)})
@@ -93,7 +93,7 @@ func TestSet_UpdateThatChangesNothingReportedIsNotReported(t *testing.T) {
 	}
 }
 
-// A change of one export encodes only its record.
+// A change of one export encodes one record only.
 func TestRecords_OneChangeEncodesOneRecord(t *testing.T) {
 	f := FileRecords(t.TempDir()).(*fileRecords)
 	record := func(name, address string) registry.Record {
@@ -117,7 +117,7 @@ func TestRecords_OneChangeEncodesOneRecord(t *testing.T) {
 	}
 }
 
-// A member's report on an export does not count for a later export of the pool, nor for added
+// A member's report on an export counts neither for a later export of the pool nor for added
 // members.
 func TestExported_ExportHasAnotherIncarnationAfterItWasWithdrawn(t *testing.T) {
 	s := New(Config{Store: store.New(), Board: &countingBoard{}, Log: slog.New(slog.DiscardHandler)})
@@ -177,8 +177,8 @@ func TestDue_ExportersLearnWhatIsTranslated(t *testing.T) {
 	check("withdrawn, and translated", d.translated(8), imports.Assembled{Pools: []objectid.Pool{chat}})
 }
 
-// A member whose updates have no effect continues to serve its earlier exports: without a metric no
-// alert fires.
+// If a member's updates have no effect, its earlier exports stay, so only a metric can raise an
+// alert.
 func TestMetrics_MemberWithoutEffectIsDenied(t *testing.T) {
 	s := New(Config{Store: store.New(), Board: &countingBoard{}, Log: slog.New(slog.DiscardHandler)})
 	s.adopted.name = "here"

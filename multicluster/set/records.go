@@ -26,7 +26,7 @@ const (
 	maxRecordLine = 1 << 20
 	maxRecordFile = 64 << 20
 	recordSuffix  = ".jsonl"
-	// maxLocal bounds LocalRecords, in bytes, because a pod's volume for them is small.
+	// maxLocal bounds LocalRecords, in bytes: pods have a small volume for them.
 	maxLocal = 16 << 20
 )
 
@@ -42,13 +42,13 @@ type fileRecords struct {
 	sizes map[string]int
 }
 
-// FileRecords returns Config.Records for a process without Kubernetes.
+// FileRecords returns a Config.Records for a process without Kubernetes.
 func FileRecords(state string) Records { return Files{statefile.Machine{}, state}.Records() }
 
 // Records returns Config.Records.
 func (f Files) Records() Records { return newFileRecords(f.Disk, f.State, 0) }
 
-// LocalRecords returns Config.Local in the state folder of this process. It drops records beyond
+// LocalRecords returns a Config.Local in this process's state folder. It drops records beyond
 // maxLocal.
 func LocalRecords(state string) Records { return newFileRecords(statefile.Machine{}, state, maxLocal) }
 
@@ -150,7 +150,7 @@ func readRecords(disk statefile.Disk, path, cluster string) (out []registry.Reco
 	return out, nil
 }
 
-// Save implements Records. After a failed write of one file it writes the other files.
+// Save implements Records. If one file cannot be written, it still writes the others.
 func (f *fileRecords) Save(_ context.Context, changed []registry.Record, gone []registry.RecordID) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -181,7 +181,7 @@ func (f *fileRecords) Save(_ context.Context, changed []registry.Record, gone []
 	return errors.Join(problems...)
 }
 
-// mu is held.
+// The caller holds mu.
 func (f *fileRecords) write(cluster string) error {
 	path := filepath.Join(f.folder, cluster+recordSuffix)
 	delete(f.sizes, cluster)
@@ -193,7 +193,7 @@ func (f *fileRecords) write(cluster string) error {
 		case err != nil:
 			return err
 		}
-		return f.disk.Sync(f.folder) // otherwise the file may be back after a power failure
+		return f.disk.Sync(f.folder) // otherwise a power failure may restore the file
 	}
 	room := maxRecordFile
 	if f.limit > 0 {
@@ -204,7 +204,7 @@ func (f *fileRecords) write(cluster string) error {
 	}
 	var out bytes.Buffer
 	for _, p := range slices.SortedFunc(maps.Keys(f.kept[cluster]), objectid.Pool.Compare) {
-		// after a restart, members send dropped records again
+		// dropped records are sent again by members after a restart
 		if l := f.kept[cluster][p]; len(l) <= maxRecordLine && out.Len()+len(l) <= room {
 			out.Write(l)
 		}

@@ -19,8 +19,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// The objects have every field of a record except endpoints: a missing field could change the
-// decision on a member whose epoch went back.
+// Objects have every field of a record except endpoints. A missing field could change the decision
+// about a member whose epoch went back.
 func TestRecords_ObjectsHaveEveryFieldOfARecord(t *testing.T) {
 	pool := objectid.Pool{Namespace: "ns", Name: "chat"}
 	member := registry.Record{
@@ -53,7 +53,7 @@ func TestRecords_ObjectsHaveEveryFieldOfARecord(t *testing.T) {
 	for i := range m.NumField() {
 		name := m.Type().Field(i).Name
 		if name == "Reason" || name == "Message" {
-			continue // conditions have them, and each process decides again
+			continue // conditions have these fields, and each process decides again
 		}
 		if m.Field(i).IsZero() && e.Field(i).IsZero() {
 			t.Errorf("neither record of this test has the field %s", name)
@@ -61,7 +61,7 @@ func TestRecords_ObjectsHaveEveryFieldOfARecord(t *testing.T) {
 	}
 }
 
-// overJSON returns an object as an API server would.
+// overJSON encodes and decodes an object, as an API server does.
 func overJSON[T any](t *testing.T, in T) (out T) {
 	t.Helper()
 	raw, err := json.Marshal(in)
@@ -114,7 +114,7 @@ func TestRecords_DamagedLineHarmsNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := bytes.SplitAfter(raw, []byte("\n"))
-	lines[1] = lines[1][:len(lines[1])/2] // the next line continues it
+	lines[1] = lines[1][:len(lines[1])/2] // the next line then continues this one
 	if err := os.WriteFile(path, bytes.Join(lines, nil), 0o600); err != nil {
 		t.Fatal(err)
 	}

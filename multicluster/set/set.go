@@ -34,9 +34,10 @@ type Board interface {
 	Remove(source string, owners ...report.Ref)
 }
 
-// Records store members' exports, so that a restart does not lose exports of unreachable members.
+// Records store members' exports, so that a restart does not lose the exports of unreachable
+// members.
 type Records interface {
-	// Load returns all records, sorted. It skips damaged records and names them in an error.
+	// Load returns all records, sorted. It skips damaged records, and its error names them.
 	Load(ctx context.Context) ([]registry.Record, error)
 	Save(ctx context.Context, changed []registry.Record, gone []registry.RecordID) error
 }
@@ -48,55 +49,55 @@ type Config struct {
 	StateDir string
 	// Disk has the state folder; nil: the disk of this machine.
 	Disk statefile.Disk
-	// Identity is called when this process begins to publish. epoch grows with each publishing
-	// process.
+	// Identity is called when this process begins to publish. Each publishing process gets a higher
+	// epoch.
 	Identity func(ctx context.Context) (uid string, epoch uint64, err error)
-	// Authority stores the CA that signs this cluster's certificates for members.
+	// Authority stores the CA for this cluster's certificates to members.
 	Authority authority.Secrets
 	// Records store members' exports; nil: nothing is stored.
 	Records Records
-	// Local stores endpoints, which never pass through an API server. So a restart keeps endpoints
-	// of unreachable members. nil: Records store endpoints.
+	// Local stores endpoints of exports on this machine, because these never pass through an API
+	// server. After a restart, endpoints of unreachable members come from Local. nil: Records store
+	// endpoints.
 	Local Records
 	// Leading reports whether this process publishes, saves Records and serves members; nil:
 	// always.
 	Leading func() bool
-	// Listen opens the port for members when this process begins to publish; the Set closes it.
-	// nil: no member can subscribe.
+	// Listen opens the port for members when this process begins to publish. The Set closes it.
+	// nil: members cannot subscribe.
 	Listen func(ctx context.Context) (net.Listener, error)
-	// Server makes the server of the port of Listen. Connect makes the connections to members. nil:
-	// gRPC over TCP.
+	// Server makes the server for that port. Connect makes connections to members. nil: gRPC over
+	// TCP.
 	Server  func(*federation.Federation) Server
 	Connect channel.Connect
-	// Address is where members reach the port of Listen, as HOST:PORT.
+	// Address is where members reach the port of Listen, HOST:PORT.
 	Address string
 	// Imported is called with pools whose imports may have changed, from several goroutines. nil:
-	// conditions are shown on the board.
+	// the board shows the conditions of imports.
 	Imported func(pools []objectid.Pool)
 	// Pickers are the addresses of this process's picker for other clusters. Cleartext means that
 	// the picker serves gRPC without TLS.
 	Pickers   []netip.AddrPort
 	Cleartext bool
-	// MembersPick means that the picker serves members' Gateways, but no other gateways of other
+	// MembersPick means that the picker serves only members' Gateways among the gateways of other
 	// clusters.
 	MembersPick bool
-	// PickersOf returns Pickers from the store. It is called again after changes of PickerService
-	// ("namespace/name"). nil: Pickers is used.
+	// PickersOf computes Pickers from the store, again after each change of PickerService
+	// ("namespace/name"). nil: Pickers does not change.
 	PickersOf     func(r store.Reader) []netip.AddrPort
 	PickerService string
 	// Offers is export.Config.Offers.
 	Offers map[objectid.Pool]int32
 	// Services is called with the Services ("namespace/name") whose EndpointSlices are needed, and
-	// with the keys of store.ByLabel whose Pods are needed. nil: the store has all of them.
+	// the store.ByLabel keys of the Pods that are needed. nil: the store has all of them.
 	Services func(keys, pods []string)
-	// Namespace reports whether a namespace exists here or may be created; nil: all namespaces
-	// exist.
+	// Namespace reports whether a namespace exists in this cluster or may be created; nil: all
+	// namespaces exist.
 	Namespace func(name string) bool
 	// Exports, if set, is called with this cluster's exports after each decision.
 	Exports func([]export.Export)
-	// GatewayReached returns a Gateway's addresses for other clusters. The function port maps a
-	// bound port to the port at these addresses (0: none yet). nil: bound addresses and ports are
-	// used.
+	// GatewayReached returns a Gateway's addresses for other clusters. port maps a bound port to
+	// the port at these addresses; 0: none yet. nil: the bound addresses and ports are used.
 	GatewayReached func(r store.Reader, gateway report.Ref) (addresses []string, port func(bound uint16) uint16)
 	// ServerOptions extend the options of the server for members.
 	ServerOptions []grpc.ServerOption
@@ -104,7 +105,7 @@ type Config struct {
 	Drain time.Duration
 	// Budget limits the exports of all members together; 0: the registry's default.
 	Budget int
-	// Load, if set, receives the load of members' pools that Federation requested.
+	// Load, if set, receives members' reports on the pools passed to Federation.Want.
 	Load func(objectid.Member, federation.Load)
 	// InFlight returns how many requests of other clusters this process's picker has in flight;
 	// nil: unknown.
@@ -144,12 +145,12 @@ type Set struct {
 	exported map[objectid.Pool]audience
 }
 
-// signals start steps of the loops of Run. The first three channels close once; the others have one
+// signals start steps of Run's loops. The first three channels are closed once; the others hold one
 // element.
 type signals struct {
 	begun      chan struct{}
 	certified  chan struct{}
-	decided    chan struct{} // publishing before the first decision would withdraw all exports
+	decided    chan struct{} // before the first decision, publishing would withdraw all exports
 	wake       chan struct{} // a deadline may have changed
 	leading    chan struct{}
 	led        chan struct{} // this process began to publish
@@ -157,12 +158,12 @@ type signals struct {
 }
 
 type local struct {
-	mu        sync.Mutex // held while a change is followed, or a decision made
+	mu        sync.Mutex // held while following a change and while deciding
 	pools     map[objectid.Pool]export.Pool
 	parents   map[objectid.Pool][]model.ParentGateway
-	taken     map[objectid.Pool][]string // clusters with another controller's entry in an import
+	taken     map[objectid.Pool][]string // clusters whose entries in an import another controller wrote
 	services  []string
-	nodePods  map[string][]string // keyed by store.LabelKey: Services whose Pods are read
+	nodePods  map[string][]string // keyed by store.LabelKey: the Services that need the Pods
 	annotated map[objectid.Pool]bool
 	alone     []report.Report
 	decisions map[objectid.Pool]export.Decision
@@ -171,9 +172,9 @@ type local struct {
 type adopted struct {
 	spec      *v1alpha1.ClusterSet
 	others    []report.Report
-	named     string // this cluster's present name; "": none
+	named     string // this cluster's current name; "": none
 	findings  []report.Finding
-	name      string   // of this cluster, fixed by the first ClusterSet
+	name      string   // this cluster's name in the first ClusterSet
 	exporting []string // the namespaces of this cluster's exports, sorted
 }
 
@@ -191,7 +192,7 @@ type problems struct {
 	untrusted []report.Finding
 }
 
-// New makes a Set that is idle until a ClusterSet exists.
+// New makes a Set. It is idle until a ClusterSet exists.
 func New(c Config) *Set {
 	if c.Disk == nil {
 		c.Disk = statefile.Machine{}
@@ -221,7 +222,7 @@ func New(c Config) *Set {
 	return s
 }
 
-// mu is held.
+// The caller holds mu.
 func (s *Set) begin(name string) {
 	s.adopted.name = name
 	s.link.authority = newAuthority(name, s.cfg.Authority,

@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-project/penstock/xds/authority"
 )
 
-// controlPlane is the part of a cluster that issues certificates for members. It may stop, and
-// restart from its state.
+// controlPlane is the part of a cluster that issues certificates for members. A test may stop it,
+// and restart it from its state.
 type controlPlane struct {
 	t     *testing.T
 	name  string
@@ -54,7 +54,7 @@ func (c *controlPlane) gateway() authority.Certificate {
 	return cert
 }
 
-// presented is a certificate of one cluster, and the bundle by which the other one verifies it.
+// presented is a cluster's certificate, with the bundle by which the other cluster verifies it.
 type presented struct {
 	tls.Certificate
 	bundle []byte
@@ -107,9 +107,9 @@ func connect(client, server presented) error {
 	return errors.Join(err, <-failed)
 }
 
-// While the control planes of both clusters are stopped for six days, their Gateways connect to
-// each other with their certificates, and afterwards the control planes do. A stolen certificate
-// expires after a week.
+// While both clusters' control planes are stopped for six days, their Gateways still connect to
+// each other. Afterwards the control planes connect, too. A stolen certificate expires after a
+// week.
 func TestClusterSet_ControlPlaneStoppedForSixDaysLosesNoConnection(t *testing.T) {
 	east, west := t.TempDir(), t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -168,8 +168,8 @@ func TestClusterSet_ControlPlaneStoppedForSixDaysLosesNoConnection(t *testing.T)
 	})
 }
 
-// A process renews by the clock that certificates are compared with: the monotonic clock stops
-// while a machine sleeps.
+// A process renews by the clock with which certificates are compared, because the monotonic clock
+// stops while a machine sleeps.
 func TestClusterSet_CertificatesRenewAfterAMachineHasSlept(t *testing.T) {
 	state := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

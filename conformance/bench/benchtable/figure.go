@@ -22,7 +22,7 @@ type figure struct {
 
 var cpus = regexp.MustCompile(`-\d+$`)
 
-// parse ignores lines of other forms. The result failed reports that a package or benchmark failed.
+// parse skips lines of other forms. failed reports that a package or a benchmark failed.
 func parse(r io.Reader) (figures []figure, failed bool, err error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)

@@ -22,7 +22,7 @@ import (
 
 const (
 	Ours = "ours" // the production picker, as penstock picker runs it
-	Echo = "echo" // grpc-go with its default codec; its answers are empty messages
+	Echo = "echo" // grpc-go with its default codec, which answers with empty messages
 )
 
 const (
@@ -30,13 +30,13 @@ const (
 	PoolPrompts = "ns/prompts" // picks by prompts and their prefixes
 )
 
-// childEnv makes this program a server. Its value is the kind and the addresses of the model
-// servers, separated by spaces.
+// childEnv is the variable that makes this program a server. It has the kind and the addresses of
+// the model servers, separated by spaces.
 const childEnv = "PENSTOCK_BENCH_PICKS"
 
 const maxMessage = 33 << 20
 
-// Environment returns the environment variable that makes this program a server of the kind.
+// Environment returns the variable that makes this program a server of a kind.
 func Environment(kind string, servers []netip.AddrPort) string {
 	fields := []string{kind}
 	for _, s := range servers {
@@ -45,7 +45,7 @@ func Environment(kind string, servers []netip.AddrPort) string {
 	return childEnv + "=" + strings.Join(fields, " ")
 }
 
-// If the variable of Environment is set, AsChild prints an address and serves there. If not, it
+// AsChild serves, and prints its address, if the variable of Environment is set. Otherwise it
 // returns.
 func AsChild() {
 	fields := strings.Fields(os.Getenv(childEnv))

@@ -18,7 +18,7 @@ type Clients struct {
 	Connections int
 }
 
-// Request encodes a chat completion. The parameter route is the value of the header x-bench.
+// Request encodes a chat completion. route is the value of the header x-bench.
 func Request(route string, body []byte) []byte {
 	head := fmt.Sprintf(
 		"POST /v1/chat/completions HTTP/1.1\r\nx-bench: %s\r\nhost: models.example\r\ncontent-type: "+
@@ -28,7 +28,8 @@ func Request(route string, body []byte) []byte {
 
 const chatModel = "meta-llama/Llama-3.1-8B-Instruct"
 
-// Chat returns a chat completion of about size bytes. Prompts of different n differ at their ends.
+// Chat returns a chat completion of about size bytes. Prompts of different n differ only at the
+// end.
 func Chat(size, n int) []byte {
 	const sentence = "The quick brown fox jumps over the lazy dog, and \\\"quotes\\\" it.\\n"
 	text := strings.Repeat(sentence, max(1, (size-160)/len(sentence)))
@@ -36,8 +37,8 @@ func Chat(size, n int) []byte {
 		`{"role":"system","content":"You help."},{"role":"user","content":"%s%d"}]}`, chatModel, text, n)
 }
 
-// Saturate sends requests for the time d, and returns the number of answers. An answer other than
-// 200 is an error.
+// Saturate sends requests for the duration d, and returns the number of answers. A status other
+// than 200 is an error.
 func (c Clients) Saturate(ctx context.Context, requests [][]byte, d time.Duration) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()

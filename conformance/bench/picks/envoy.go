@@ -12,15 +12,15 @@ var envoyTemplate string
 
 var envoyConfig = template.Must(template.New("envoy").Parse(envoyTemplate))
 
-// Gateway describes one Envoy. The header x-bench selects a route: KIND-headers sends only the
-// headers to the server of that kind; KIND-prompts also sends the body (BUFFERED).
+// Gateway describes one Envoy. The header x-bench selects the route: KIND-headers sends only
+// headers to the server of that kind, and KIND-prompts also the body (BUFFERED).
 type Gateway struct {
 	Listen  netip.AddrPort
 	Servers map[string]netip.AddrPort // by kind
 	Models  []netip.AddrPort
 }
 
-// Modes returns the body modes of the routes by the last part of x-bench.
+// Modes returns the body mode for each last part of x-bench.
 func (Gateway) Modes() map[string]string {
 	return map[string]string{"headers": "NONE", "prompts": "BUFFERED"}
 }

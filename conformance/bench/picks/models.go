@@ -43,7 +43,7 @@ func StartModels(n int) (*Models, error) {
 	return m, nil
 }
 
-// Close closes the listeners. Open connections stay until their clients close them.
+// Close closes the listeners. Clients close open connections.
 func (m *Models) Close() {
 	for _, l := range m.listeners {
 		_ = l.Close()
@@ -109,7 +109,7 @@ func readHead(r *bufio.Reader) (first []byte, length int, err error) {
 			}
 		}
 		if ok && bytes.EqualFold(name, []byte("transfer-encoding")) {
-			return nil, 0, io.ErrUnexpectedEOF // Envoy passes bodies on with their length
+			return nil, 0, io.ErrUnexpectedEOF // Envoy always sends a body's length
 		}
 	}
 }

@@ -38,8 +38,8 @@ type Config struct {
 	Cluster string // node.cluster: the gateway
 	// Handle is called with each response after its ACK. It may be nil.
 	Handle func(Response)
-	// Follow makes the proxy subscribe to the endpoints of clusters, and the routes and secrets of
-	// listeners.
+	// Follow makes the proxy also subscribe to the endpoints of received clusters, and to the
+	// routes and secrets of received listeners.
 	Follow bool
 }
 
@@ -52,7 +52,7 @@ type Proxy struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	err    error  // read after done closes
-	node   []byte // an encoded request with the node only; nil once sent
+	node   []byte // an encoded request with the node alone; nil once sent
 
 	sending sync.Mutex // gRPC streams allow one sender at a time
 
@@ -130,7 +130,8 @@ func Subscription(t resource.Type, names ...string) []byte {
 	return b
 }
 
-// Resumption returns the requests of a proxy that reconnects with its resources, in Envoy's order.
+// Resumption returns the requests of a reconnecting proxy that has these resources, in Envoy's
+// order.
 func Resumption(h Have) (requests [][]byte) {
 	for _, t := range []resource.Type{resource.Cluster, resource.Endpoints, resource.Listener, resource.Secret,
 		resource.RouteConfiguration} {

@@ -36,14 +36,14 @@ func (raw) Unmarshal(data mem.BufferSlice, v any) error {
 		return fmt.Errorf("%T is not bytes", v)
 	}
 	n := data.Len()
-	*b = slices.Grow((*b)[:0], n)[:n] // the proxy reads one message at a time
+	*b = slices.Grow((*b)[:0], n)[:n] // reuses b, because the proxy reads one message at a time
 	data.CopyTo(*b)
 	return nil
 }
 
 func (raw) Name() string { return "proto" }
 
-// Item is a resource of a response. Body shares the response's memory: do not keep it.
+// Item is a resource of a response. Body points into the response: do not keep it.
 type Item struct {
 	Name, Version string
 	Body          []byte // of the Any's value
@@ -59,7 +59,7 @@ type Response struct {
 	At      time.Time // of the last byte
 }
 
-// Numbers of fields in DeltaDiscoveryResponse, its Resource, Any, and DeltaDiscoveryRequest.
+// Field numbers of DeltaDiscoveryResponse, its Resource, Any, and DeltaDiscoveryRequest.
 const (
 	responseResources, responseURL, responseNonce, responseRemoved = 2, 4, 5, 6
 	itemVersion, itemAny, itemName                                 = 1, 2, 3

@@ -30,9 +30,9 @@ const RevisionHeader = "x-revision"
 
 // Size is the size of a World.
 type Size struct {
-	Listeners int // HTTPS listeners on Port, each with a wildcard hostname and a certificate; 0: one cleartext listener
+	Listeners int // HTTPS listeners on Port, each with a wildcard hostname and a certificate; 0: a cleartext listener
 	Hosts     int // with one HTTPRoute each, spread evenly over the listeners
-	Backends  int // every other backend is an InferencePool, the rest are Services
+	Backends  int // every other one is an InferencePool, the rest are Services
 	Endpoints int // endpoints of each backend
 	Port      int32
 	NoPools   bool // every backend is a Service
@@ -50,7 +50,7 @@ type World struct {
 	cert, key []byte
 }
 
-// New creates a World with a certificate for all its listeners.
+// New creates a World. All its listeners share a certificate.
 func New(size Size) (*World, error) {
 	subject := pki.Subject{Name: "bench"}
 	for l := range size.Listeners {
@@ -142,8 +142,8 @@ func (w *World) pooled(b int) bool { return b%2 == 1 && !w.NoPools }
 
 func address(b, e int) string { return fmt.Sprintf("127.%d.%d.%d", 100+b/250, b%250, 1+e) }
 
-// Service returns backend b, which must be a Service, and its EndpointSlice. The parameter turn
-// selects the address of the first endpoint.
+// Service returns backend b, which must be a Service, and its EndpointSlice. turn selects the
+// address of the first endpoint.
 func (w *World) Service(b, turn int) (*corev1.Service, *discoveryv1.EndpointSlice) {
 	s := &corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: meta("svc-%d", b)}
 	s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80}}
@@ -247,8 +247,8 @@ func (w *World) Address(e int) string {
 	return address(0, e)
 }
 
-// StageRoutes writes the file that contains route i under a temporary name. The parameter changed
-// is the number of the only route with the revision; other routes have revision 0.
+// StageRoutes writes the file of route i under a temporary name. Route `changed` has the revision;
+// the others have revision 0.
 func (w *World) StageRoutes(dir string, i, changed, revision int) error {
 	var objects []any
 	from := i / perFile * perFile
@@ -274,7 +274,7 @@ func Commit(dir, name string) error {
 	return os.Rename(filepath.Join(dir, name+"~"), filepath.Join(dir, name))
 }
 
-// write writes objects without their status and creationTimestamp.
+// write writes objects without status and creationTimestamp.
 func (w *World) write(dir, name string, objects ...any) error {
 	var text bytes.Buffer
 	for _, o := range objects {

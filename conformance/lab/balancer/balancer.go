@@ -100,7 +100,7 @@ func (b *Balancer) write(ctx context.Context, service types.NamespacedName, addr
 	return err
 }
 
-// addresses override the cached Services, which may be older.
+// addresses has assigned addresses that the cached Services may lack.
 type addresses map[types.UID]netip.Addr
 
 func (a addresses) of(s *corev1.Service) netip.Addr {

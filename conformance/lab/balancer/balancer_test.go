@@ -24,11 +24,11 @@ func balanced(name string, age int, asked, has string) *corev1.Service {
 }
 
 func TestLoadBalancer_ServiceKeepsItsOwnAddress(t *testing.T) {
-	within := netip.MustParsePrefix("10.0.0.0/29") // usable: .1 to .7
+	within := netip.MustParsePrefix("10.0.0.0/29") // .1 to .7 are usable
 	classed := balanced("classed", 1, "", "")
 	class := "example.com/other"
 	classed.Spec.LoadBalancerClass = &class
-	plain := balanced("plain", 1, "", "10.0.0.7") // an address of a former LoadBalancer
+	plain := balanced("plain", 1, "", "10.0.0.7") // it was a LoadBalancer before
 	plain.Spec.Type = corev1.ServiceTypeClusterIP
 	leaving := balanced("leaving", 1, "", "")
 	leaving.DeletionTimestamp = &metav1.Time{Time: time.Unix(9, 0)}
@@ -85,7 +85,7 @@ func TestLoadBalancer_FullRangeLeavesYoungestPending(t *testing.T) {
 	}
 }
 
-// The list of Services lags behind the writes. A client that has read the address must not reach
+// The list of Services lags behind the writes. A client that has read an address must not reach
 // another Service.
 func TestLoadBalancer_NewAddressIsStableWhenLowerOneFrees(t *testing.T) {
 	within := netip.MustParsePrefix("10.0.0.0/29")
@@ -94,7 +94,7 @@ func TestLoadBalancer_NewAddressIsStableWhenLowerOneFrees(t *testing.T) {
 	for s, addr := range assign([]*corev1.Service{old, a}, given, within) {
 		given[s.UID] = addr
 	}
-	got := assign([]*corev1.Service{a, b}, given, within) // old is deleted, and the cached a has no address
+	got := assign([]*corev1.Service{a, b}, given, within) // old was deleted, and the cached a has no address yet
 	if len(got) != 1 || got[b].String() != "10.0.0.1" {
 		t.Errorf("got %v, want 10.0.0.1 for b alone", got)
 	}

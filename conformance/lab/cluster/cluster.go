@@ -30,7 +30,7 @@ const startTimeout = 3 * time.Minute
 type Config struct {
 	Name    string             // also the name of the context in the kubeconfig
 	Dir     string             // folder for the kubeconfig and logs
-	Private string             // an empty folder for all other files, best in memory
+	Private string             // an empty folder for all other files, preferably in memory
 	Tools   string             // folder of the programs kubernetes and etcd
 	Node    *network.Namespace // runs the cluster
 	Images  *image.Table       // that pods can run

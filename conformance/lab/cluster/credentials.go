@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/pki"
 )
 
-// users are the API server's users that the lab creates. The controller manager is an
-// administrator, because it acts for all its controllers.
+// users are the API server's users that the lab creates. The controller manager acts for all its
+// controllers, so it is an administrator.
 var users = map[string]pki.Subject{
 	"admin":                   {Name: "admin", Groups: []string{"system:masters"}},
 	"kube-controller-manager": {Name: "system:kube-controller-manager", Groups: []string{"system:masters"}},

@@ -38,7 +38,7 @@ func (c *Cluster) kubelet() (program, error) {
 		"resolvConf":    "", // the cluster's DNS resolves external names
 		"podLogsDir":    logs,
 		"maxPods":       most,
-		// The kubelet does not manage the machine's resources.
+		// The kubelet leaves the machine's resources alone.
 		"failCgroupV1":                  false,
 		"cgroupsPerQOS":                 false,
 		"enforceNodeAllocatable":        []string{},
@@ -57,7 +57,7 @@ func (c *Cluster) kubelet() (program, error) {
 		"kubeAPIBurst":                1000,
 		"eventRecordQPS":              0,
 		"configMapAndSecretChangeDetectionStrategy": "Watch",
-		"syncFrequency":                "10s", // also the delay of a changed ConfigMap in a volume
+		"syncFrequency":                "10s", // also delays a changed ConfigMap in a volume
 		"volumePluginDir":              c.private("kubelet/plugins"),
 		"enableControllerAttachDetach": false,
 	}

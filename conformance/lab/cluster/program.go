@@ -26,7 +26,7 @@ type program struct {
 	env  []string // in addition to PATH
 }
 
-// run returns an error if the program ends before ctx is done.
+// run runs the program until ctx is done. An earlier end is an error.
 func (p program) run(ctx context.Context, ns *network.Namespace, logs string) error {
 	name := filepath.Join(logs, p.name+".log")
 	log, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)

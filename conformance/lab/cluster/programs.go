@@ -64,8 +64,7 @@ func (c *Cluster) controllers() program {
 		"--root-ca-file="+c.private("ca.crt"),
 		"--service-account-private-key-file="+c.private("service-accounts.key"),
 		"--cluster-signing-cert-file="+c.private("ca.crt"), "--cluster-signing-key-file="+c.private("ca.key"),
-		// After the default grace period of 50 s without the API server, the node would count as
-		// dead.
+		// By default, a node counts as dead after 50 s without the API server.
 		"--node-monitor-grace-period=10m",
 		"--kube-api-qps=500", "--kube-api-burst=1000",
 		"--profiling=false",
@@ -90,7 +89,7 @@ func (c *Cluster) proxy() program {
 		"--cluster-cidr="+c.Plan.Pods().String(),
 		"--healthz-bind-address=127.0.0.1:10256", "--metrics-bind-address=127.0.0.1:10249",
 		"--bind-address="+c.Plan.Node().String(),
-		// The machine's own limits stay unchanged.
+		// Zero keeps the machine's own limits.
 		"--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0",
 	)
 }

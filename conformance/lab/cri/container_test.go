@@ -82,7 +82,7 @@ func TestCRI_AddressIsReusedLast(t *testing.T) {
 	}
 	delete(s.addresses, first)
 	seen := map[netip.Addr]bool{first: true}
-	for range 1<<15 - 2 { // the rest of a /17, without its first address
+	for range 1<<15 - 2 { // all other addresses of a /17
 		addr, err := s.address()
 		if err != nil {
 			t.Fatal(err)

@@ -26,7 +26,7 @@ type container struct {
 	log     *logFile
 	done    chan struct{}
 
-	// Guarded by Server.mu.
+	// Server.mu guards the following fields.
 	process  *os.Process
 	started  time.Time
 	finished time.Time
@@ -256,7 +256,7 @@ func (c *container) environment() []string {
 		"HOME=/root",
 		"HOSTNAME=" + c.pod.config.GetHostname(),
 	}, c.image.Env...)
-	for i := len(defaults) - 1; i >= 0; i-- { // the image's variables override the defaults
+	for i := len(defaults) - 1; i >= 0; i-- { // reversed, because the image's variables override the defaults
 		if name, _, _ := strings.Cut(defaults[i], "="); !set[name] {
 			set[name] = true
 			env = append(env, defaults[i])

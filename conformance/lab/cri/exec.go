@@ -21,10 +21,10 @@ import (
 )
 
 func (c *container) command(ctx context.Context, args []string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "/proc/self/exe") // resolved inside the container
+	cmd := exec.CommandContext(ctx, "/proc/self/exe") // the link resolves inside the container
 	cmd.Args, cmd.Err = args, nil
 	cmd.Env, cmd.Dir = c.environment(), c.config.GetWorkingDir()
-	cmd.WaitDelay = time.Second // for processes that the command leaves running
+	cmd.WaitDelay = time.Second // for processes that outlive the command
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if uid, gid := c.user(); (uid != 0 || gid != 0) && sandbox.Users() {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
@@ -47,7 +47,7 @@ func (s *Server) enter(c *container, cmd *exec.Cmd) error {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		// Setns requires a thread that shares its root with no other thread.
+		// Setns requires that the thread shares its root with no other thread.
 		err := unix.Unshare(unix.CLONE_FS)
 		if err == nil {
 			err = unix.Setns(pidfd, namespaces|unix.CLONE_NEWNET)

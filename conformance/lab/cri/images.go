@@ -14,12 +14,11 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/image"
 )
 
-// The function about uses the requested name as the ID, so that a lookup by ID finds the same
-// image.
+// about uses the requested name as the ID, because the kubelet also looks up images by ID.
 func about(ref string, img image.Image) *runtimeapi.Image {
 	return &runtimeapi.Image{
 		Id: ref, RepoTags: []string{ref}, Size: 1, Spec: &runtimeapi.ImageSpec{Image: ref},
-		Uid: &runtimeapi.Int64Value{Value: img.User}, // the kubelet rejects root if a pod demands another user
+		Uid: &runtimeapi.Int64Value{Value: img.User}, // the kubelet rejects root if a pod forbids it
 	}
 }
 

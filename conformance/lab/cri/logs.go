@@ -15,8 +15,8 @@ import (
 // longest bounds a piece of a line, in bytes. The kubelet joins the pieces of longer lines.
 const longest = 16 << 10
 
-// A line of a logFile has the time, the stream, F or P, and the text, as the kubelet reads them. P
-// marks a part of a line; F marks its end.
+// logFile writes lines in the kubelet's format: time, stream, P or F, text. P marks a part of a
+// line, F its end.
 type logFile struct {
 	path string
 	mu   sync.Mutex
@@ -46,8 +46,7 @@ func (l *logFile) close() {
 	}
 }
 
-// The method copy drops output that it cannot write, so that a full disk does not block the
-// container.
+// copy drops output that it cannot write. A full disk must not block the container.
 func (l *logFile) copy(stream string, from io.Reader) {
 	r := bufio.NewReaderSize(from, longest)
 	for {

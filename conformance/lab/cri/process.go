@@ -21,7 +21,7 @@ import (
 func (s *Server) root(c *container) string  { return filepath.Join(s.roots(), c.id) }
 func (s *Server) layer(c *container) string { return filepath.Join(s.layers(), c.id) }
 
-// The network namespace is not new: it is the pod's.
+// namespaces lacks CLONE_NEWNET, because the network namespace is the pod's.
 const namespaces = syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC
 
 func (s *Server) start(c *container) error {
@@ -146,7 +146,7 @@ func (s *Server) spec(c *container) (sandbox.Spec, error) {
 		spec.Groups = append(spec.Groups, int(g))
 	}
 	for _, m := range c.config.GetMounts() {
-		// Resolve links now, because in the container's root they lead elsewhere.
+		// Resolve links here, because they lead elsewhere in the container's root.
 		source, err := filepath.EvalSymlinks(m.GetHostPath())
 		if err != nil {
 			return sandbox.Spec{}, fmt.Errorf("mount %s: %w", m.GetContainerPath(), err)

@@ -113,13 +113,13 @@ func (s *Server) killAll() {
 	}
 }
 
-// newID returns an ID in the form of other runtimes' IDs. Callers hold mu.
+// newID returns an ID in the usual form of IDs. The caller holds mu.
 func (s *Server) newID() string {
 	s.made++
 	return fmt.Sprintf("%064x", s.made)
 }
 
-// The method address assigns the address that has been free for longest. Callers hold mu.
+// address assigns the address that has been free for longest. The caller holds mu.
 func (s *Server) address() (netip.Addr, error) {
 	pods := s.Plan.Pods()
 	for next := s.last.Next(); next != s.last; next = next.Next() {

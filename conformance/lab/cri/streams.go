@@ -65,7 +65,7 @@ func (x streams) Exec(ctx context.Context, id string, args []string, in io.Reade
 		return err
 	}
 	cmd := c.command(ctx, args)
-	// Set only streams that exist: a field with a typed nil would not be nil.
+	// A typed nil in an interface is not nil, so set only streams that exist.
 	if in != nil {
 		cmd.Stdin = in
 	}

@@ -19,8 +19,8 @@ var known = []struct {
 	{"penstock-external", Image{Name: "penstock-project/penstock-external"}},
 }
 
-// Known returns the predefined images whose programs exist. The first folder with the program wins.
-// envoy, if not empty, is the path of Envoy.
+// Known returns the predefined images whose programs exist. A program is taken from the first
+// folder that has it. envoy is the path of Envoy; "": none.
 func Known(envoy string, folders ...string) []Image {
 	var found []Image
 	for _, k := range known {

@@ -83,7 +83,7 @@ func (t *Table) Load(images ...Image) error {
 	if err != nil {
 		return fmt.Errorf("images: %w", err)
 	}
-	// Rename, so that readers see either the old table or the new table.
+	// Rename makes readers see the old or the new table, not a part.
 	if err := os.WriteFile(t.file+".new", raw, 0o644); err != nil {
 		return fmt.Errorf("images: %w", err)
 	}
@@ -93,7 +93,7 @@ func (t *Table) Load(images ...Image) error {
 	return nil
 }
 
-// ErrUnknown reports that the table has no program for an image.
+// ErrUnknown means that the table has no program for an image.
 var ErrUnknown = errors.New("no program of this machine stands for the image")
 
 // Find returns the table's entry for the image in a pod's spec.

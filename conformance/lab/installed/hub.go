@@ -35,7 +35,7 @@ func program() (string, error) {
 }
 
 // Admit grants the hub the permissions of `penstock hub rules` in a cluster. It writes a kubeconfig
-// for the hub, with the name of the member.
+// for the member of this name.
 func (h *Hub) Admit(ctx context.Context, name string, cluster *rest.Config) error {
 	path, err := program()
 	if err != nil {
@@ -80,7 +80,7 @@ func (h *Hub) Lead(podCIDRs string, members ...string) error {
 	return os.WriteFile(filepath.Join(h.dir, "set.yaml"), []byte(set), 0o600)
 }
 
-// Start starts the hub, also after Kill. Requests of withdrawn exports have drainTime to end.
+// Start starts the hub, also after Kill. Requests to withdrawn exports have drainTime to end.
 func (h *Hub) Start(drainTime string) error {
 	path, err := program()
 	if err != nil {

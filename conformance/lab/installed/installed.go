@@ -95,7 +95,7 @@ func install(ctx context.Context, config *rest.Config, manifests string) error {
 		func(ctx context.Context) (bool, error) {
 			class, err := classes.Get(ctx, "penstock", metav1.GetOptions{})
 			if err != nil {
-				return false, nil // the API server may still be adding the CRDs
+				return false, nil // the API server may not serve the CRDs yet
 			}
 			features, _, _ := unstructured.NestedSlice(class.Object, "status", "supportedFeatures")
 			return len(features) > 0, nil

@@ -34,8 +34,8 @@ var Exported = []string{"bench", "later", "team"}
 // PeerPort is the port of the Service over which members exchange exports.
 const PeerPort = 18443
 
-// Chart installs Penstock's chart in a cluster of a lab, and waits until Penstock is ready. The
-// parameter values is the argument of helm's --set.
+// Chart installs Penstock's chart in a cluster of a lab, and waits until Penstock is ready. values
+// is the argument of helm's --set.
 func Chart(ctx context.Context, l *lab.Lab, at, values string) error {
 	root, err := lab.Repository()
 	if err != nil {

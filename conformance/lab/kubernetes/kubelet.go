@@ -60,7 +60,7 @@ func runKubelet(ctx context.Context, flags *options.KubeletFlags) error {
 	return app.Run(ctx, server, deps, gates)
 }
 
-// The node reports this capacity, so that the scheduler places pods whatever they request.
+// The node reports a capacity that is enough for any requests of pods.
 const (
 	cores  = 64
 	memory = 256 << 30 // bytes

@@ -34,8 +34,7 @@ func (l *Load) wait() {
 	l.running.Wait()
 }
 
-// Each calls the function ask again and again, with a pause after each call. The parameter what is
-// the name of the requests in errors.
+// Each calls ask again and again, with a pause after each call. what names the requests in errors.
 func (l *Load) Each(what string, pause time.Duration, ask func(context.Context) error) {
 	l.running.Go(func() {
 		for l.ctx.Err() == nil {
@@ -57,7 +56,7 @@ func (l *Load) Each(what string, pause time.Duration, ask func(context.Context) 
 	})
 }
 
-// Goes waits until n more requests have ended, including failed requests.
+// Goes waits until n more requests have ended. Failed requests count.
 func (l *Load) Goes(n int64) {
 	l.t.Helper()
 	from := l.sent.Load()

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab"
 )
 
-// Main runs the tests of a package in the lab that the function start returns, and returns the exit
-// status for TestMain. The function after, if not nil, is called once the lab has ended.
+// Main runs the tests of a package in the lab that start returns. It returns the exit status for
+// TestMain. after, if not nil, is called once the lab has ended.
 func Main(m *testing.M, start func(ctx context.Context, dir string) (*lab.Lab, error),
 	after func(dir string) error) int {
 	code, err := run(m, start, after)

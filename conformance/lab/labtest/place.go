@@ -58,8 +58,8 @@ func Ready(s corev1.PodStatus) bool {
 	return false
 }
 
-// Process finds the pod's process with the argument arg, and returns its PID. A process of the pod
-// has the pod's name in HOSTNAME.
+// Process returns the PID of the pod's process with the argument arg. HOSTNAME identifies the pod's
+// processes.
 func (p Place) Process(pod corev1.Pod, arg string) int {
 	p.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/environ")
@@ -67,7 +67,7 @@ func (p Place) Process(pod corev1.Pod, arg string) int {
 		p.Fatal(err)
 	}
 	for _, file := range files {
-		env, _ := os.ReadFile(file) // the process may have ended
+		env, _ := os.ReadFile(file) // fails if the process has ended
 		line, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
 		if bytes.Contains(append([]byte{0}, env...), []byte("\x00HOSTNAME="+pod.Name+"\x00")) &&
 			bytes.Contains(line, []byte("\x00"+arg+"\x00")) {

@@ -11,8 +11,8 @@ import (
 // Timeout is the deadline of Until. It is generous for busy machines.
 const Timeout = 2 * time.Minute
 
-// Until waits until the function missing returns nil. After Timeout the test fails with the last
-// error of missing.
+// Until waits until missing returns nil. After Timeout, the test fails with the last error of
+// missing.
 func Until(t testing.TB, what string, missing func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Timeout)
@@ -20,7 +20,7 @@ func Until(t testing.TB, what string, missing func(context.Context) error) {
 	poll.NoError(t, what, Timeout, func() error { return missing(ctx) })
 }
 
-// Until waits as the function Until does.
+// Until is the function Until for the Place's test.
 func (p Place) Until(what string, missing func(context.Context) error) {
 	p.Helper()
 	Until(p.T, what, missing)

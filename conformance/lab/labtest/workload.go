@@ -33,8 +33,8 @@ func (p Place) RolledOut(namespace, name string) *appsv1.Deployment {
 	return d
 }
 
-// PodLog returns the log of a pod's container; "" means the only container. The parameter previous
-// selects the instance before the last restart.
+// PodLog returns the log of a pod's container; "" means the only container. previous selects the
+// instance before the last restart.
 func (p Place) PodLog(ctx context.Context, namespace, pod, container string, previous bool) (string, error) {
 	raw, err := p.CoreV1().Pods(namespace).GetLogs(pod,
 		&corev1.PodLogOptions{Container: container, Previous: previous}).DoRaw(ctx)

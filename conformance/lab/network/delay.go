@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wire carries packets from one namespace to another with a delay, through TUN interfaces, because
-// not every kernel has the queueing discipline netem.
+// wire carries packets from one namespace to another with a delay. It uses TUN interfaces, because
+// some kernels lack the queueing discipline netem.
 type wire struct {
 	by       time.Duration
 	from, to *os.File
@@ -22,7 +22,7 @@ type wire struct {
 	running  sync.WaitGroup
 }
 
-// queued is the number of packets that a wire holds; a full wire drops arriving packets.
+// queued is how many packets a wire holds. A full wire drops packets.
 const queued = 16384
 
 const mtu = 1500
@@ -72,7 +72,7 @@ func (w *wire) deliver(way <-chan packet) {
 				return
 			case <-time.After(time.Until(p.due)):
 			}
-			_, _ = w.to.Write(p.raw) // fails if the interface is down: the packet is lost
+			_, _ = w.to.Write(p.raw) // fails if the interface is down; the packet is then lost
 		}
 	}
 }

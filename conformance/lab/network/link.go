@@ -29,8 +29,8 @@ type Direction struct {
 // NewDirection returns the direction from one cluster to the other.
 func NewDirection(from, to End) *Direction { return &Direction{from: from, to: to} }
 
-// Set replaces the direction's fault. The receiving node drops and rejects packets before
-// connection tracking and kube-proxy, so faults affect established connections too.
+// Set replaces the direction's fault. The receiving node handles packets before connection tracking
+// and kube-proxy, so faults also affect established connections.
 func (d *Direction) Set(f Fault) error {
 	if err := f.Check(); err != nil {
 		return err
@@ -78,7 +78,7 @@ func (d *Direction) route(name string, gateway netip.Addr) error {
 }
 
 func (d *Direction) filter(f Fault) error {
-	// Declare the table first, because nft only deletes a table that exists. All three statements
+	// Declare the table first, because nft can only delete an existing table. All three statements
 	// are one transaction.
 	table := "table inet lab-link-" + d.from.Plan.Link()
 	script := fmt.Sprintf("%s {}\ndelete %s\n", table, table)
@@ -98,7 +98,7 @@ func (d *Direction) filter(f Fault) error {
 	})
 }
 
-// gateway and src may be invalid.
+// newRoute omits an invalid gateway and an invalid src.
 func newRoute(l netlink.Link, dst netip.Prefix, gateway, src netip.Addr) *netlink.Route {
 	r := &netlink.Route{LinkIndex: l.Attrs().Index, Dst: ipNet(dst), Scope: netlink.SCOPE_LINK}
 	if gateway.IsValid() {

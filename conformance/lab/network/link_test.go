@@ -23,10 +23,10 @@ type site struct {
 
 var ports = []uint16{18443, 80}
 
-// ends is the time for a packet or a connection that does not arrive.
+// ends is how long a test waits for a packet or a connection that must not arrive.
 const ends = 500 * time.Millisecond
 
-// generous only ends a test that hangs.
+// generous is a deadline that only a hanging test reaches.
 const generous = 30 * time.Second
 
 func twoSites(t *testing.T) (a, b *site, there, back *Direction) {
@@ -108,7 +108,7 @@ func echoes(c net.Conn, limit time.Duration) (took time.Duration, err error) {
 	return time.Since(start), err
 }
 
-// ask makes a connection of its own and uses it once.
+// ask opens a connection and uses it once.
 func (s *site) ask(to *site, port uint16, limit time.Duration) error {
 	c, err := s.dial(to, port, limit)
 	if err != nil {
@@ -135,7 +135,7 @@ func (s *site) open(t *testing.T, to *site, port uint16) net.Conn {
 func (s *site) arrive(t *testing.T, to *site, n int) (arrived int) {
 	t.Helper()
 	for range n {
-		// an error may be the ICMP error for the last one
+		// an error may be the ICMP error for the previous packet
 		_, _ = s.udp.WriteTo([]byte("."), &net.UDPAddr{IP: to.Plan.Node().AsSlice(), Port: 5000})
 	}
 	for {
@@ -155,7 +155,7 @@ func (s *site) arrive(t *testing.T, to *site, n int) (arrived int) {
 	}
 }
 
-// waits reports whether a connection has had no answer of any kind.
+// waits reports whether a connection got no answer of any kind.
 func waits(err error) bool {
 	timeout, ok := err.(net.Error)
 	return ok && timeout.Timeout()
@@ -202,7 +202,7 @@ func TestLink_CutPassesNothingUntilItIsHealed(t *testing.T) {
 	}
 	set(t, Fault{Effect: Heal}, there, back)
 	whole(t, a, b)
-	// Data that waited on the old connection arrives as well, before the next line.
+	// Data that waited on the old connection also arrives, before the next line.
 	if _, err := echoes(old, generous); err != nil {
 		t.Errorf("the established connection after healing: %v", err)
 	}
@@ -280,7 +280,7 @@ func TestLink_RejectEndsConnectionsAtOnce(t *testing.T) {
 
 func TestLink_DropLosesAShareAndTCPGoesOn(t *testing.T) {
 	a, b, there, _ := twoSites(t)
-	const sent = 200 // as many as a socket's buffer holds
+	const sent = 200 // as many as the socket's buffer holds
 	set(t, Fault{Effect: Drop, Share: 50}, there)
 	if n := a.arrive(t, b, sent); n < sent/5 || n > sent*4/5 { // eight standard deviations
 		t.Errorf("%d of %d datagrams arrive from a, want at least %d and at most %d", n, sent, sent/5, sent*4/5)
@@ -298,7 +298,7 @@ func TestLink_DropLosesAShareAndTCPGoesOn(t *testing.T) {
 	whole(t, a, b)
 }
 
-// A round trip takes at least as long as its delayed directions.
+// A round trip takes at least the sum of its directions' delays.
 func TestLink_DelayAddsToEachRoundTripUntilItIsHealed(t *testing.T) {
 	a, b, there, back := twoSites(t)
 	const by = 200 * time.Millisecond
@@ -353,7 +353,7 @@ func TestLink_DelayAddsToEachRoundTripUntilItIsHealed(t *testing.T) {
 	}
 }
 
-// A link has one effect in a direction: the newest one.
+// A direction has one effect: the newest one.
 func TestLink_NewEffectReplacesTheOneBefore(t *testing.T) {
 	a, b, there, back := twoSites(t)
 	for _, f := range []Fault{{Effect: Cut}, {Effect: Delay, By: 50 * time.Millisecond}, {Effect: Reject},

@@ -31,7 +31,7 @@ func New() (*Namespace, error) {
 	}
 	done := make(chan made)
 	go func() {
-		// The thread stays in the new namespace, so it is never unlocked.
+		// Not unlocked: the thread stays in the new namespace.
 		runtime.LockOSThread()
 		var m made
 		if m.err = unix.Unshare(unix.CLONE_NEWNET); m.err == nil {
@@ -52,10 +52,10 @@ func New() (*Namespace, error) {
 func settings() error {
 	for file, value := range map[string]string{
 		"ipv4/ip_forward": "1",
-		// Without root, a process is root only in its own namespaces, so the ports below 1024 are
-		// open to all.
+		// Open the ports below 1024 to all, because without root a process is root only in its own
+		// namespaces.
 		"ipv4/ip_unprivileged_port_start": "0",
-		// Replies of a Service may arrive on an interface that no route to their source uses.
+		// Accept replies of a Service on an interface that has no route to their source.
 		"ipv4/conf/all/rp_filter":      "0",
 		"ipv4/conf/default/rp_filter":  "0",
 		"ipv6/conf/default/accept_dad": "0",

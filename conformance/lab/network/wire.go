@@ -13,8 +13,8 @@ import (
 
 var everywhere = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 
-// NewNode reserves the first free slot, and joins the namespace of a new node to the namespace
-// outside. A slot is free if no lab has it and no route of the machine leads into its range.
+// NewNode reserves the first free slot, and joins a new node to the namespace outside. A slot is
+// free if no lab has it and no route of the machine leads into its range.
 func NewNode(outside *Namespace) (*Namespace, Plan, error) {
 	taken, err := outside.destinations()
 	if err != nil {
@@ -30,7 +30,7 @@ func NewNode(outside *Namespace) (*Namespace, Plan, error) {
 			continue
 		}
 		err := join(outside, node, plan)
-		if errors.Is(err, unix.EEXIST) { // another lab has just taken the slot
+		if errors.Is(err, unix.EEXIST) { // another lab took the slot just now
 			continue
 		}
 		if err != nil {
@@ -58,7 +58,7 @@ func (n *Namespace) destinations() ([]netip.Prefix, error) {
 		}
 		addr, ok := netip.AddrFromSlice(r.Dst.IP.To4())
 		bits, _ := r.Dst.Mask.Size()
-		if ok && bits > 8 { // a route to all of 10.0.0.0/8 leads to a gateway, not to a local network
+		if ok && bits > 8 { // a route for all of 10.0.0.0/8 leads to a gateway, not to a local network
 			to = append(to, netip.PrefixFrom(addr, bits))
 		}
 	}
@@ -111,8 +111,8 @@ func join(outside, node *Namespace, plan Plan) error {
 	if err := node.route(in, everywhere, plan.Outside(), plan.Node()); err != nil {
 		return err
 	}
-	// Packets to unassigned addresses get an ICMP error here. Otherwise they would circle between
-	// node and outside until their TTL ends.
+	// Answer packets to unassigned addresses with an ICMP error. They would otherwise circle
+	// between node and outside until their TTL ends.
 	return node.link.RouteAdd(&netlink.Route{Dst: ipNet(plan.All()), Type: unix.RTN_UNREACHABLE})
 }
 
@@ -161,8 +161,8 @@ func joinPod(node *Namespace, plan Plan, pod *Namespace, addr netip.Addr) error 
 	if err := veth(node, name, pod, "eth0"); err != nil {
 		return err
 	}
-	// Every link has the node's address, because kube-proxy replaces clients' addresses by it. Each
-	// route names its link, so the address is not ambiguous.
+	// Every link has the node's address, because kube-proxy replaces clients' addresses by it.
+	// Routes name their link, so this is unambiguous.
 	in, err := node.up(name, plan.Node())
 	if err != nil {
 		return err

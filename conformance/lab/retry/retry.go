@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Until calls the function check at once, and then at each interval, until it succeeds. If ctx is
-// done first, Until returns the last error of check and the cause of ctx.
+// Until calls check at once and then at each interval, until it succeeds. If ctx is done first,
+// Until returns the last error of check and the cause of ctx.
 func Until(ctx context.Context, interval time.Duration, check func(context.Context) error) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()

@@ -48,7 +48,7 @@ func enter(spec Spec) error {
 	if err := os.Chdir("/"); err != nil {
 		return err
 	}
-	// Paths and symbolic links now resolve inside the container.
+	// From here on, paths and symbolic links resolve inside the container.
 	for _, step := range []func(Spec) error{system, etc, program, mounts} {
 		if err := step(spec); err != nil {
 			return err
@@ -66,8 +66,8 @@ func enter(spec Spec) error {
 	return nil
 }
 
-// ownFolders creates, in the container's layer, each shared folder that gets a mount. Without root,
-// no file can be added to a folder that the layer does not have.
+// ownFolders creates each shared folder that gets a mount in the container's layer. Without root,
+// files can only be added to folders of the layer.
 func ownFolders(spec Spec) error {
 	targets := []string{spec.At}
 	for _, m := range spec.Mounts {
@@ -76,7 +76,7 @@ func ownFolders(spec Spec) error {
 	for _, target := range targets {
 		target = filepath.Clean("/" + target)
 		first, rest, _ := strings.Cut(target[1:], "/")
-		if link, err := os.Readlink("/" + first); err == nil { // on most machines /bin is a link to usr/bin
+		if link, err := os.Readlink("/" + first); err == nil { // on most machines /bin links to usr/bin
 			target = filepath.Join("/", link, rest)
 			first, _, _ = strings.Cut(target[1:], "/")
 		}
@@ -90,8 +90,8 @@ func ownFolders(spec Spec) error {
 	return nil
 }
 
-// share adds a folder of the machine as a mount. Writes go to the container's layer. If the kernel
-// cannot layer the folder, the folder is read-only.
+// share mounts a folder of the machine. Writes go to the container's layer. If the kernel cannot
+// layer the folder, it is read-only.
 func share(spec Spec, name string) error {
 	source, target := "/"+name, filepath.Join(spec.Root, name)
 	info, err := os.Lstat(source)

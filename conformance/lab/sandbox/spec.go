@@ -3,15 +3,14 @@ package sandbox
 const (
 	// SpecFD delivers the Spec, as JSON.
 	SpecFD = 3
-	// ErrorFD receives the error if the program cannot start. When the program runs, ErrorFD closes
-	// without data.
+	// ErrorFD receives the error if the program cannot start. Otherwise it closes without data.
 	ErrorFD = 4
 )
 
 // Spec describes the container.
 type Spec struct {
 	Root     string            // an empty folder
-	Layer    string            // an empty folder, for files written over the machine's own folders
+	Layer    string            // an empty folder for files written over the machine's folders
 	Program  string            // path on the machine, without symbolic links
 	At       string            // path in the container
 	Hostname string            // of the pod

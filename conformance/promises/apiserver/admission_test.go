@@ -17,11 +17,11 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/labtest"
 )
 
-// hash is a key's, in an APIKey.
+// hash is the hash of a key in an APIKey.
 const hash = "abababababababababababababababababababababababababababababababab"
 
-// mistakes are objects of our kinds that the API server validates by their CRDs, and the words of
-// its error. Without words, the object is valid.
+// mistakes are objects of Penstock's kinds, which the API server validates by their CRDs, with
+// words of the expected error. Without words, the object is valid.
 var mistakes = []struct{ kind, spec, words string }{
 	{"EnvoyFleet", "{}", ""},
 	{
@@ -129,7 +129,7 @@ func TestCRD_InvalidObjectIsRejectedWithAdvice(t *testing.T) {
 	}
 }
 
-// An import's clusters are in its status, which a controller or a person writes.
+// An import's clusters are in its status, which a controller or a user writes.
 func TestInferencePoolImport_UnreachableImportIsRejected(t *testing.T) {
 	s := start(t)
 	s.install(t, "inferencepoolimports")

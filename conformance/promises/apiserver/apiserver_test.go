@@ -120,7 +120,7 @@ func tableOf(t *testing.T, kind string) store.Kind {
 
 func TestFile_ObjectTranslatesAsOnKubernetes(t *testing.T) {
 	s := start(t)
-	world, _ := follow(t, s) // kinds are installed later
+	world, _ := follow(t, s) // kinds are installed only later
 	s.install(t, "*")
 	dir := t.TempDir()
 	for _, o := range objects {
@@ -157,7 +157,7 @@ func TestFile_ObjectTranslatesAsOnKubernetes(t *testing.T) {
 		got, _ := k.Object(world.View(), o.ref().Key())
 		got = got.DeepCopyObject().(store.Object)
 		want = withoutStatus(want.DeepCopyObject().(store.Object))
-		// Only the cluster's objects have these.
+		// Only objects of a cluster have these fields.
 		got.SetUID("")
 		got.SetGeneration(0)
 		got.SetCreationTimestamp(metav1.Time{})
@@ -167,7 +167,7 @@ func TestFile_ObjectTranslatesAsOnKubernetes(t *testing.T) {
 	}
 }
 
-// withoutStatus removes a status that only has a schema's defaults.
+// withoutStatus removes a status that has only defaults of the schema.
 func withoutStatus(obj store.Object) store.Object {
 	switch o := obj.(type) {
 	case *gatewayv1.GatewayClass:
@@ -248,7 +248,7 @@ func TestStatus_APIServerAcceptsEveryStatus(t *testing.T) {
 		}
 		return nil
 	})
-	// A change is a new generation, which the conditions observe.
+	// A change makes a new generation, which the conditions must observe.
 	gateways := schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: "v1", Resource: "gateways"}
 	if _, err := s.client.Resource(gateways).Namespace("default").Patch(t.Context(), "gw", types.MergePatchType,
 		[]byte(`{"spec":{"listeners":[{"name":"http","port":81,"protocol":"HTTP"}]}}`),
@@ -266,8 +266,8 @@ func TestStatus_APIServerAcceptsEveryStatus(t *testing.T) {
 	})
 }
 
-// haveStatus checks that the objects contain every kind with a status, except ServiceImports:
-// theirs is another controller's.
+// haveStatus checks that the objects contain every kind with a status. ServiceImports are exempt,
+// because another controller writes theirs.
 func haveStatus(t *testing.T) {
 	t.Helper()
 	files, err := manifests.CRDs()

@@ -26,9 +26,9 @@ func gatewayKind(plural string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: "v1", Resource: plural}
 }
 
-// A process that has only a kubeconfig serves a cluster with the standard channel, without the
-// inference extension and our kinds. It continues when a kind is replaced by the experimental
-// channel's, or by one of an unknown release.
+// With only a kubeconfig, a process serves a cluster with the standard channel, without the
+// inference extension and Penstock's kinds. It continues when the experimental channel, or an
+// unknown release, replaces a kind.
 func TestCRD_StandardChannelServesAndUpgradesInPlace(t *testing.T) {
 	s := start(t)
 	for _, plural := range []string{"gatewayclasses", "gateways", "httproutes", "grpcroutes", "tlsroutes", "tcproutes",

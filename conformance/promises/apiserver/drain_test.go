@@ -22,7 +22,7 @@ import (
 
 var clusterSets = schema.GroupVersionResource{Group: "penstock.dev", Version: "v1alpha1", Resource: "clustersets"}
 
-// clustersCommand runs a command of penstock clusters, without the environment of a cluster.
+// clustersCommand runs penstock clusters without a cluster's environment.
 func clustersCommand(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "../../../bin/penstock", append([]string{"clusters"}, args...)...).
@@ -42,7 +42,7 @@ func prints(t *testing.T, out string, want ...string) {
 	}
 }
 
-// set returns spec of the ClusterSet gpus.
+// set returns the spec of ClusterSet gpus.
 func (s *server) set(t *testing.T) map[string]any {
 	t.Helper()
 	u, err := s.client.Resource(clusterSets).Get(t.Context(), "gpus", metav1.GetOptions{})
@@ -52,7 +52,7 @@ func (s *server) set(t *testing.T) map[string]any {
 	return u.Object["spec"].(map[string]any)
 }
 
-// applySet applies the ClusterSet gpus as a client does; another manager's name plays GitOps.
+// applySet applies ClusterSet gpus as a client. Another manager's name plays GitOps.
 func (s *server) applySet(t *testing.T, manager, spec string) {
 	t.Helper()
 	u := &unstructured.Unstructured{}
@@ -68,7 +68,7 @@ func (s *server) applySet(t *testing.T, manager, spec string) {
 	})
 }
 
-// A cluster on Kubernetes is drained, is back, and leaves by the commands of a folder; two
+// The commands for folders also drain a cluster on Kubernetes, bring it back, and let it leave. Two
 // processes serve it.
 func TestClusterSet_KubernetesDrainsAndLeavesByCommands(t *testing.T) {
 	s := start(t)
@@ -111,7 +111,7 @@ func TestClusterSet_KubernetesDrainsAndLeavesByCommands(t *testing.T) {
 		"member west is not connected, and sends requests: the drain of cluster east stays in force, and reaches it "+
 			"when it connects")
 	draining(true)
-	// the same manifest again: it has no spec.draining
+	// the same manifest again, without spec.draining
 	s.applySet(t, "kubectl", "{cluster: east, region: north, "+members+"}")
 	draining(true)
 	prints(t, clustersCommand(t, append([]string{"drain", "--undo"}, both...)...),
@@ -144,7 +144,7 @@ func TestClusterSet_KubernetesDrainsAndLeavesByCommands(t *testing.T) {
 	}
 }
 
-// An obstacle of a drain is named with its object and field, and nothing is written.
+// An obstacle to a drain is an error that names object and field. Nothing is written.
 func TestClusterSet_KubernetesDrainNamesWhatStandsInTheWay(t *testing.T) {
 	s := start(t)
 	config := s.kubeconfig(t)

@@ -19,8 +19,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/labtest"
 )
 
-// With the policy of docs/restrict-exports.md, a tenant that may write pools neither writes an
-// exported pool nor ends an export.
+// With the policy of docs/restrict-exports.md, a tenant that may write pools can neither write an
+// exported pool nor end an export.
 func TestExports_PolicyOfThePage(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/restrict-exports.md")
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/kube/kubetest"
 )
 
-// hostileForms are exported pools that no API server with the CRDs has, by name: their
-// specifications beside the selector, and the problem of each.
+// hostileForms returns, by name, exported pools that an API server with the CRDs rejects: their
+// specs in addition to the selector, and the problem.
 func hostileForms() map[string]struct{ spec, problem string } {
 	long := strings.Repeat("a", 1<<20)
 	picker := "endpointPickerRef: {name: epp, port: {number: 9002}}"
@@ -56,7 +56,7 @@ func balancer(name, address string) string {
   spec: {type: LoadBalancer, ports: [{port: 9002}]}, status: {loadBalancer: {ingress: [{ip: %s}]}}}`, name, address)
 }
 
-// forbidden is an administrator's policy: no import has an address.
+// forbidden is an administrator's policy that no import may have an address.
 const forbidden = `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: addresses}, spec: {
   matchConstraints: {resourceRules: [{apiGroups: [inference.networking.x-k8s.io], apiVersions: ["*"], operations: [CREATE, UPDATE],
     resources: [inferencepoolimports, inferencepoolimports/status]}]},
@@ -64,7 +64,7 @@ const forbidden = `{apiVersion: admissionregistration.k8s.io/v1, kind: Validatin
     object.status.clusters.all(c, !has(c.endpointPicker) ||
       c.endpointPicker.service.all(s, !has(s.addresses) || !('198.51.100.66' in s.addresses)))"}]}}`
 
-// forbidsAddresses makes a cluster deny imports with certain addresses by an admission policy.
+// forbidsAddresses adds an admission policy that denies imports with certain addresses.
 func (s *server) forbidsAddresses(t *testing.T) {
 	t.Helper()
 	s.create(t, "validatingadmissionpolicies", forbidden)
@@ -86,8 +86,8 @@ func (s *server) forbidsAddresses(t *testing.T) {
 	})
 }
 
-// A member whose API server validates nothing exports the same pools as others. The other members'
-// API servers store each import with the entries of the honest member, before and after a change.
+// A member whose API server validates nothing exports the same pools as an honest member. The other
+// members' API servers must store the honest entries, before and after a change.
 func TestHub_HostileMemberTakesNoImportFromOthers(t *testing.T) {
 	servers := clusters(t, "east", "west")
 	east, west := servers["east"], servers["west"]

@@ -38,8 +38,8 @@ func (s *server) annotate(t *testing.T, name, annotations string) {
 	}
 }
 
-// Every member has every exporter, its own cluster included, and a namespace for it; one pool goes
-// through the gateways of its cluster, and one member drains.
+// Every member imports from every exporter, including itself, into namespaces that the hub creates.
+// One pool is exported through its cluster's gateways, and one member drains.
 func TestHub_ImportsAllThroughParentsIntoNewNamespacesUntilAMemberDrains(t *testing.T) {
 	servers := clusters(t, "east", "west")
 	east, west := servers["east"], servers["west"]
@@ -106,8 +106,8 @@ func theirs(t *testing.T) string {
 	return string(raw)
 }
 
-// carries waits until the import of a pool, whose CRD has no status.clusters, has them elsewhere,
-// and a Penstock there reads them.
+// carries waits until the import of a pool, whose CRD lacks status.clusters, has the clusters in
+// conditions, and a Penstock there reads them.
 func (s *server) carries(t *testing.T, objects *store.Store, name, want string) {
 	t.Helper()
 	labtest.Until(t, "a Penstock reads the clusters of "+name, func(context.Context) error {
@@ -126,7 +126,7 @@ func (s *server) carries(t *testing.T, objects *store.Store, name, want string) 
 	})
 }
 
-// takesOurCRD replaces the specification of another project's CRD of imports by ours.
+// takesOurCRD replaces another project's CRD of imports by Penstock's.
 func (s *server) takesOurCRD(t *testing.T) {
 	t.Helper()
 	files, err := manifests.CRDs()
@@ -152,8 +152,8 @@ func (s *server) takesOurCRD(t *testing.T) {
 	}
 }
 
-// In one member, another project has installed its CRD of InferencePoolImport, which has no
-// status.clusters. Later an operator installs ours.
+// In one member another project installed its CRD of InferencePoolImport, without status.clusters.
+// Later an operator installs Penstock's.
 func TestHub_CRDOfAnotherProjectHasTheClustersInConditions(t *testing.T) {
 	servers := clusters(t, "east")
 	east, west := servers["east"], start(t)
@@ -186,7 +186,7 @@ func TestHub_CRDOfAnotherProjectHasTheClustersInConditions(t *testing.T) {
 		t.Errorf("status: got %s, want ClustersPruned and no status.clusters", got)
 	}
 
-	// It costs no more writes than elsewhere.
+	// This member gets no more writes than others.
 	n := len(west.writes(t))
 	east.balance(t, "team", "chat-epp", "192.0.2.9")
 	west.carries(t, objects, "chat", "east[192.0.2.9]True")
@@ -202,7 +202,7 @@ func TestHub_CRDOfAnotherProjectHasTheClustersInConditions(t *testing.T) {
 		t.Errorf("writes after a restart without a change: got %v, want none", got)
 	}
 
-	// Ours has room for them.
+	// Penstock's CRD has status.clusters.
 	west.takesOurCRD(t)
 	west.hasImport(t, "team", "chat", "import: east[192.0.2.9] True/Ready")
 	west.carries(t, objects, "chat", "east[192.0.2.9]True")
@@ -219,8 +219,7 @@ func TestHub_CRDOfAnotherProjectHasTheClustersInConditions(t *testing.T) {
 	west.hasImport(t, "team", "chat", "")
 }
 
-// A hub writes no import of another hub unless it is to replace it; then the first one writes none
-// any more.
+// A hub takes over another hub's imports only with the flag. The first hub then stops writing them.
 func TestHub_TakesThePlaceOfAnotherOnlyIfAsked(t *testing.T) {
 	servers := clusters(t, "east", "west")
 	east, west := servers["east"], servers["west"]
@@ -257,7 +256,7 @@ func TestHub_TakesThePlaceOfAnotherOnlyIfAsked(t *testing.T) {
 	west.hasImport(t, "team", "gone", "")
 	east.hasExported(t, "team", "chat", "Exported=True")
 	second.kill()
-	second.start() // the hub needs the flag only once
+	second.start() // the flag is needed only once
 	east.balance(t, "team", "chat-epp", "192.0.2.4")
 	west.hasImport(t, "team", "chat", "import: east[192.0.2.4] True/Ready")
 	second.kill()

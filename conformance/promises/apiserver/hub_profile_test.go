@@ -26,7 +26,7 @@ import (
 var profileKind = schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1alpha1",
 	Resource: "clusterprofiles"}
 
-// profile makes a ClusterProfile of a cluster; nil: without an access provider.
+// profile makes a ClusterProfile of a cluster. Without target, it has no access provider.
 func (s *server) profile(t *testing.T, namespace, name string, target *server) {
 	t.Helper()
 	s.create(t, "clusterprofiles",
@@ -62,8 +62,9 @@ func profileCRD(t *testing.T) string {
 	return string(crd)
 }
 
-// A management cluster has the ClusterSet and a ClusterProfile of each member. Two hubs run there;
-// the leader is killed, and the other one goes on, in a later epoch. Unusable profiles are named.
+// A management cluster has the ClusterSet and a ClusterProfile of each member. Two hubs run there.
+// After the leader is killed, the other one continues in a later epoch. Problems name unusable
+// profiles.
 func TestHub_MembersByClusterProfileThroughTheLossOfTheLeader(t *testing.T) {
 	servers := clusters(t, "east", "west")
 	management := start(t)
@@ -145,7 +146,7 @@ func TestHub_MembersByClusterProfileThroughTheLossOfTheLeader(t *testing.T) {
 	}
 }
 
-// providers returns the path of a file whose one provider of credentials prints a token.
+// providers returns the path of a file with one provider of credentials, which prints a token.
 func (h *hub) providers() string {
 	h.t.Helper()
 	plugin := filepath.Join(h.dir, "token.sh")

@@ -41,8 +41,8 @@ type hub struct {
 	kill func()
 }
 
-// newHub writes the kubeconfigs and the ClusterSet of a hub, and gives it its permissions in each
-// member. rules are flags of `penstock hub rules`.
+// newHub writes a hub's kubeconfigs and ClusterSet, and grants its permissions in each member.
+// flags are for `penstock hub rules`.
 func newHub(t *testing.T, members map[string]*server, set string, flags ...string) *hub {
 	t.Helper()
 	h := &hub{t: t, dir: t.TempDir()}
@@ -168,7 +168,7 @@ func (s *server) writes(t *testing.T) (out []string) {
 	return out
 }
 
-// about are the writes after the first n about an object.
+// about returns the writes about an object after the first n writes.
 func about(list []string, n int, name string) (out []string) {
 	for _, w := range list[n:] {
 		if strings.Contains(w, " "+name+" ") {
@@ -232,7 +232,7 @@ func (s *server) imports(ctx context.Context, namespace, name string) (string, e
 	return "import: " + strings.Join(out, ", "), nil
 }
 
-// hasImport waits for the import of a pool; "" waits for its absence.
+// hasImport waits until a pool's import is as wanted; "": there is no import.
 func (s *server) hasImport(t *testing.T, namespace, name, want string) {
 	t.Helper()
 	labtest.Until(t, "the import of "+name+" is "+want, func(ctx context.Context) error {
@@ -286,7 +286,7 @@ func setOf(names ...string) string {
 	return strings.TrimSuffix(text, ", ") + "]}}\n"
 }
 
-// clusters starts API servers with the kinds that a hub reads and writes, and no Penstock.
+// clusters starts API servers with the kinds that a hub reads and writes, but no Penstock.
 func clusters(t *testing.T, names ...string) map[string]*server {
 	t.Helper()
 	out := map[string]*server{}
@@ -299,8 +299,8 @@ func clusters(t *testing.T, names ...string) map[string]*server {
 	return out
 }
 
-// twoExporters makes two clusters export one pool, and one of them a pool whose import a person has
-// made elsewhere, with an entry of its own.
+// twoExporters makes two clusters export one pool. One of them exports another pool, whose import a
+// user has made elsewhere with another entry.
 func twoExporters(t *testing.T, east, west, north *server) {
 	t.Helper()
 	north.exported(t, "team", "chat", "192.0.2.3")
@@ -320,7 +320,7 @@ func twoExporters(t *testing.T, east, west, north *server) {
 	north.hasExported(t, "team", "chat", "Exported=True")
 }
 
-// measuresExports expects the metrics of the exports so far, and of one more, which is withdrawn.
+// measuresExports checks the metrics of the exports, and of a further export that is withdrawn.
 func (h *hub) measuresExports(east *server) {
 	h.t.Helper()
 	h.measures(`penstock_hub_leading 1`, `penstock_hub_problems 0`, `penstock_hub_member_connected{member="west"} 1`,
@@ -355,8 +355,8 @@ func (h *hub) readAll() {
 	})
 }
 
-// Three clusters without any Penstock. A pool is annotated in one of them, and the others have its
-// import; the hub is killed and started again; a cluster dies.
+// No cluster has Penstock. A pool is annotated in one of three clusters, and the others get its
+// import. The hub is killed and started again, and a cluster dies.
 func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
 	servers := clusters(t, "east", "west", "north")
 	east, west, north := servers["east"], servers["west"], servers["north"]
@@ -374,7 +374,7 @@ func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
 
 	twoExporters(t, east, west, north)
 
-	// A changed export costs one write in each member that imports it, and none in its own.
+	// A changed export causes one write in each importing member, and none in its own.
 	n := map[string]int{}
 	count := func() {
 		for name, s := range servers {
@@ -393,7 +393,8 @@ func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
 
 	h.measuresExports(east)
 
-	// A restart without a change writes nothing. A marker shows that the new hub has read all.
+	// A restart without a change writes nothing. A marker shows that the new hub has read
+	// everything.
 	h.kill()
 	count()
 	h.start()
@@ -409,7 +410,7 @@ func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
 		}
 	}
 
-	// A dead member delays no other, and its exports stay, also over a restart of the hub.
+	// A dead member delays no other member. Its exports stay, also over a restart of the hub.
 	north.stop()
 	east.balance(t, "team", "chat-epp", "192.0.2.10")
 	west.hasImport(t, "team", "chat", "import: east[192.0.2.10] True/Ready, north[192.0.2.3] True/Ready")
@@ -421,7 +422,7 @@ func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
 	east.hasExported(t, "team", "chat",
 		"Exported=False/MemberUnreachable: imported by 1 member, and not by others: MemberUnreachable: north")
 
-	// A withdrawn export drains, and leaves. A person's objects stay.
+	// A withdrawn export drains and is then removed. A user's objects stay.
 	for _, pool := range []string{"mine", "marker"} {
 		east.annotate(t, pool, `{"inference.networking.x-k8s.io/export": null}`)
 	}
@@ -435,7 +436,7 @@ func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
 	east.hasExported(t, "team", "chat", "Exported=True/Exported: imported by 1 member")
 }
 
-// Mistakes in the description of members are named, and harm no other member.
+// Mistakes in the description of a member are named, and harm no other member.
 func TestHub_MistakesOfMembersHarmNoOther(t *testing.T) {
 	servers := clusters(t, "east", "west")
 	for _, s := range servers {

@@ -27,7 +27,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process/processtest"
 )
 
-// gatedPool is a pool behind a policy that lets in tokens of ISSUER.
+// gatedPool is a pool behind a policy for tokens of ISSUER.
 const gatedPool = `apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata: {name: gw}
@@ -69,8 +69,8 @@ spec:
     tokenSecretRef: {name: issuer}
 `
 
-// issuer is an API server at an address of this machine other than loopback, which Penstock never
-// fetches from in Kubernetes.
+// issuer is an API server at an address that is not loopback, because Penstock never fetches from
+// loopback on Kubernetes.
 func issuer(t *testing.T) (s *server, token func(audience string) string) {
 	t.Helper()
 	addresses, err := net.InterfaceAddrs()
@@ -79,7 +79,7 @@ func issuer(t *testing.T) (s *server, token func(audience string) string) {
 	}
 	for _, a := range addresses {
 		if n, ok := a.(*net.IPNet); ok && n.IP.To4() != nil && n.IP.IsGlobalUnicast() {
-			s = startAt(t, n.IP.String(), rand.Text()) // other machines may reach it
+			s = startAt(t, n.IP.String(), rand.Text()) // with a random token, because other machines may reach it
 			break
 		}
 	}
@@ -122,8 +122,8 @@ func (s *server) references(t *testing.T, token string) (ca, secret string) {
 			"stringData": map[string]any{"token": token}})
 }
 
-// Tokens of service accounts open a pool for one audience. Discovery and keys come from the API
-// server, which answers requests with a token alone.
+// Service account tokens open a pool for one audience. Discovery and keys come from the API server,
+// which requires a token.
 func TestJWT_ServiceAccountTokenOpensThePoolOfItsAudience(t *testing.T) {
 	s, token := issuer(t)
 	envoy, err := process.Envoy(t.Context())
@@ -181,7 +181,7 @@ func ask(ctx context.Context, url, token string) string {
 	return fmt.Sprint(resp.StatusCode, " ", resp.Header.Get("x-penstock-reason"))
 }
 
-// Keys are fetched from the API server for the API server's own tokens, and for no other issuer.
+// Keys come from the API server only for its own tokens, not for other issuers.
 func TestJWT_APIServerIsFetchedFromOnlyAsTheIssuer(t *testing.T) {
 	s, token := issuer(t)
 	s.install(t, "*")

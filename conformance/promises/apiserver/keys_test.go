@@ -24,7 +24,7 @@ import (
 
 var apiKeys = schema.GroupVersionResource{Group: "penstock.dev", Version: "v1alpha1", Resource: "apikeys"}
 
-// keysCommand runs a command of penstock keys, and returns its standard output and error.
+// keysCommand runs penstock keys. It returns standard output, standard error and the error.
 func keysCommand(t *testing.T, stdin string, args ...string) (out, errs string, err error) {
 	t.Helper()
 	var text strings.Builder
@@ -51,7 +51,7 @@ func (s *server) keySpec(t *testing.T, name string) (spec map[string]any, hashes
 	return spec, hashes
 }
 
-// The API server stores the hash of a key alone, and a user without rights learns why.
+// The API server stores only a key's hash. A user without permission gets the reason.
 func TestKeys_CreateRotateRevokeAndImportInACluster(t *testing.T) {
 	s := start(t)
 	config := s.kubeconfig(t)
@@ -83,7 +83,7 @@ func TestKeys_CreateRotateRevokeAndImportInACluster(t *testing.T) {
 		t.Errorf("create a second time: got %v %s, want already exists", err, errs)
 	}
 
-	// The commands leave the fields of other users alone.
+	// The commands keep fields that other users wrote.
 	if _, err := s.client.Resource(apiKeys).Namespace("default").Patch(t.Context(), "alice", types.MergePatchType,
 		[]byte(`{"spec": {"groups": ["g"], "models": [], "pools": [{"name": "chat"}]}}`),
 		metav1.PatchOptions{}); err != nil {
@@ -106,8 +106,8 @@ func TestKeys_CreateRotateRevokeAndImportInACluster(t *testing.T) {
 	}
 	s.importsKeys(t, config)
 
-	// Without "nullable" in the CRD, the API server would drop null, and Penstock could not report
-	// it.
+	// Without "nullable" in the CRD, the API server would drop null, so that Penstock could not
+	// report it.
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "penstock.dev/v1alpha1", "kind": "APIKey",
 		"metadata": map[string]any{"name": "null"},
 		"spec":     map[string]any{"hashes": []any{hashed("null")}, "pools": nil}}}

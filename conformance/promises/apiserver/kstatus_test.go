@@ -24,13 +24,13 @@ import (
 	"github.com/penstock-project/penstock/multicluster/set"
 )
 
-// Flux and other tools compute whether an object is ready by kstatus. Our own kinds have no rules
-// there: the status that the writer writes must suffice.
+// Flux and other tools decide by kstatus whether an object is ready. kstatus has no rules for
+// Penstock's kinds, so their status must suffice.
 func TestKstatus_OwnKindsAreInProgressFailedAndCurrent(t *testing.T) {
 	s := start(t)
 	s.install(t, "modelservers", "modeldeployments", "modelregistries", "poolpolicies",
 		"clustersets", "accesspolicies", "envoyfleets")
-	changed := map[string]string{ // a change of each spec
+	changed := map[string]string{ // a changed spec of each kind
 		"ModelServers":    `{"spec": {"servers": [{"address": "10.0.0.2"}]}}`,
 		"PoolPolicy":      `{"spec": {"picker": {"strategy": "round-robin"}}}`,
 		"ClusterSet":      `{"spec": {"region": "eu-west-1"}}`,
@@ -79,7 +79,7 @@ func TestKstatus_OwnKindsAreInProgressFailedAndCurrent(t *testing.T) {
 		}
 	}
 	reports("the mistake is resolved", good, kstatus.CurrentStatus)
-	for _, o := range own { // no controller observes the object until the next report
+	for _, o := range own { // until the next report, no controller observes the object
 		if _, err := s.resource(o).Patch(t.Context(), o.name, types.MergePatchType, []byte(changed[o.kind]),
 			metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
@@ -89,8 +89,8 @@ func TestKstatus_OwnKindsAreInProgressFailedAndCurrent(t *testing.T) {
 	reports("the change is observed", good, kstatus.CurrentStatus)
 }
 
-// An AccessPolicy that gates Gateways has conditions in entries of status.ancestors, and kstatus
-// reads none of them.
+// An AccessPolicy has conditions in entries of status.ancestors, which kstatus does not read. So
+// the policy needs conditions of its own.
 func TestKstatus_AncestorsConditionsAreThePolicysToo(t *testing.T) {
 	s := start(t)
 	s.install(t, "accesspolicies")
@@ -127,7 +127,7 @@ func TestKstatus_AncestorsConditionsAreThePolicysToo(t *testing.T) {
 	}
 }
 
-// Penstock writes PoolExports itself: it sets the conditions with the export.
+// Penstock writes PoolExports itself, so their conditions come with the export.
 func TestKstatus_PoolExportIsInProgressFailedAndCurrent(t *testing.T) {
 	s := start(t)
 	s.install(t, "poolexports")

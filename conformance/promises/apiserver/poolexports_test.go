@@ -39,14 +39,14 @@ import (
 
 var poolExportKind = schema.GroupVersionResource{Group: "penstock.dev", Version: "v1alpha1", Resource: "poolexports"}
 
-// member is another cluster of the set, whose exports a test sets.
+// member is another cluster of the set. The test sets its exports.
 type member struct {
 	*federation.Federation
 	address string
 	bundle  string // in PEM
 
 	mu     sync.Mutex
-	placed int // exports whose state the other side has reported
+	placed int // number of exports whose state the other side has reported
 }
 
 func newMember(t *testing.T, name string) *member {
@@ -125,7 +125,7 @@ func (m *member) exports(t *testing.T, pools []string) {
 	}
 }
 
-// objects are the PoolExports and imports, "namespace/name", sorted.
+// objects returns the PoolExports or imports, "namespace/name", sorted.
 func (s *server) objects(ctx context.Context, kind schema.GroupVersionResource) (names []string, err error) {
 	list, err := s.client.Resource(kind).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -138,7 +138,7 @@ func (s *server) objects(ctx context.Context, kind schema.GroupVersionResource) 
 	return names, nil
 }
 
-// hasExactly waits until a cluster has the PoolExports and imports of certain pools, and no others.
+// hasExactly waits until a cluster has PoolExports and imports of exactly these pools.
 func (s *server) hasExactly(t *testing.T, what string, want ...string) {
 	t.Helper()
 	for _, kind := range []schema.GroupVersionResource{poolExportKind, importKind} {
@@ -152,8 +152,8 @@ func (s *server) hasExactly(t *testing.T, what string, want ...string) {
 	}
 }
 
-// A member that publishes ten thousand exports has no more objects here than the ClusterSet allows,
-// and a lower limit removes the others.
+// If a member publishes ten thousand exports, this cluster has no more objects for it than the
+// ClusterSet allows. A lower limit removes objects.
 func TestPoolExport_MemberHasNoMoreObjectsThanItIsAllowed(t *testing.T) {
 	s := start(t)
 	s.install(t, "*")
@@ -218,7 +218,7 @@ func TestPoolExport_MemberHasNoMoreObjectsThanItIsAllowed(t *testing.T) {
 		}
 		return nil
 	})
-	// Records are written in the order of their names, a batch after the other.
+	// Records are written in the order of their names, in batches.
 	allow("{pools: [team-03/pool-001, zz/last]}")
 	west.exports(t, append(pools, "zz/last"))
 	has("the ones that the ClusterSet still names, and a new one", "team-03/pool-001", "zz/last")

@@ -35,16 +35,16 @@ const tools = "../../../.tools/bin"
 type server struct {
 	rest   *rest.Config
 	client dynamic.Interface
-	audit  string // the log of the hub's writes
+	audit  string // audit log of the hub's writes
 	stop   func() // kills the API server
-	ca     []byte // in PEM; signs the certificate of 127.0.0.1
+	ca     []byte // in PEM; signed the certificate of 127.0.0.1
 }
 
 // start runs etcd and the API server until the test ends.
 func start(t *testing.T) *server { return startAt(t, "127.0.0.1", "admin") }
 
-// startAt does what start does, at an address of this machine. An administrator's requests have the
-// token. The API server issues tokens of service accounts, as https://ADDRESS:PORT.
+// startAt is start at another address of this machine. An administrator's requests have the token.
+// The API server issues service account tokens as https://ADDRESS:PORT.
 func startAt(t *testing.T, address, token string) *server {
 	t.Helper()
 	dir := t.TempDir()
@@ -68,7 +68,7 @@ func startAt(t *testing.T, address, token string) *server {
 	write(t, filepath.Join(dir, "tokens.csv"),
 		[]byte(
 			token+",admin,1,system:masters\nhub,system:serviceaccount:penstock-hub:penstock-hub,2,\"system:serviceaccounts,system:authenticated\"\nstranger,stranger,3,system:authenticated\n"))
-	// The hub's writes are counted.
+	// The audit log counts the hub's writes.
 	write(t, filepath.Join(dir, "audit.yaml"),
 		[]byte(
 			"apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n- {level: Metadata, "+
@@ -80,7 +80,7 @@ func startAt(t *testing.T, address, token string) *server {
 	}
 	write(t, filepath.Join(dir, "sa.key"),
 		pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
-	// The file contains several programs; its name selects one.
+	// The file contains several programs. Its name selects one.
 	if err := os.Symlink(bin("kubernetes"), filepath.Join(dir, "kube-apiserver")); err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func write(t *testing.T, path string, raw []byte) {
 }
 
 // launch runs a program until the test ends. If the test fails, it logs the end of the program's
-// output. kill ends the program earlier.
+// output. kill ends the program early.
 func launch(t *testing.T, dir, name, path string, args ...string) (kill func()) {
 	t.Helper()
 	logs, err := os.Create(filepath.Join(dir, name+".log"))
@@ -200,7 +200,7 @@ func (s *server) create(t *testing.T, resource, text string) {
 		t.Fatal(err)
 	}
 	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
-	// the API server serves a CRD after a moment
+	// the API server serves a new CRD only after a moment
 	labtest.Until(t, resource+" can be created", func(context.Context) error {
 		_, err := s.of(u, resource).Create(t.Context(), u, metav1.CreateOptions{})
 		return err

@@ -36,7 +36,7 @@ const (
 )
 
 // limited is an API server with the ValidatingAdmissionPolicy of Penstock's manifests. RBAC allows
-// Penstock's service account everything, so only the policy denies.
+// Penstock's service account everything, so that only the policy denies.
 type limited struct {
 	*server
 	as       *rest.Config // Penstock's service account
@@ -80,7 +80,7 @@ func limit(t *testing.T) *limited {
 	return l
 }
 
-// manifestsOf returns objects of the manifests for installs without Helm, which the chart renders.
+// manifestsOf returns objects of the manifests for installation without Helm.
 func manifestsOf(t *testing.T, kinds ...string) (out []*unstructured.Unstructured) {
 	t.Helper()
 	text, err := os.ReadFile("../../../manifests/install/penstock.yaml")
@@ -126,8 +126,8 @@ var groups = map[string]schema.GroupVersion{
 	"clusterroles": {Group: "rbac.authorization.k8s.io", Version: "v1"},
 }
 
-// write sends a request as Penstock's service account: verb is create, delete, patch, or a create
-// of a subresource after a slash.
+// write sends a request as Penstock's service account. verb is create, delete or patch; after a
+// slash, it names a subresource to create.
 func (l *limited) write(verb, resource, namespace, name, body string) error {
 	gv, ok := groups[resource]
 	if !ok {
@@ -180,7 +180,7 @@ func (l *limited) objects(t *testing.T, gw *unstructured.Unstructured, replicas 
 	return out
 }
 
-// All of Penstock's writes are allowed, tested with the code that makes them.
+// The policy allows all of Penstock's writes. The code that makes them sends them.
 func TestAdmissionPolicy_AllowsWhatPenstockWrites(t *testing.T) {
 	l := limit(t)
 	l.create(t, "gatewayclasses", objects[0].text())
@@ -299,8 +299,8 @@ var deniedWrites = []struct{ why, verb, resource, namespace, name, body string }
 		"{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a}}"},
 }
 
-// A holder of Penstock's token, with RBAC's permission for everything, changes nothing of others
-// and gets no other token.
+// A thief of Penstock's token, to whom RBAC allows everything, can change no object of others and
+// get no other token.
 func TestAdmissionPolicy_DeniesEverythingElse(t *testing.T) {
 	l := limit(t)
 	l.create(t, "gatewayclasses", objects[0].text())
@@ -326,6 +326,6 @@ func TestAdmissionPolicy_DeniesEverythingElse(t *testing.T) {
 			t.Errorf("%s (%s %s %s): got %v, want it denied by %s", w.why, w.verb, w.resource, w.name, err, policy)
 		}
 	}
-	// Other users are not limited.
+	// The policy does not limit other users.
 	l.create(t, "configmaps", "{apiVersion: v1, kind: ConfigMap, metadata: {namespace: default, name: unlabeled}}")
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/nameserver"
 )
 
-// specials are addresses that lead to the machine of a gateway, its link or its cloud, in every
-// form that a connection takes.
+// specials are addresses that lead to a gateway's machine, link or cloud, in every form that a
+// connection accepts.
 var specials = []string{
 	"169.254.169.254", "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "64:ff9b:1::a9fe:a9fe", "2002:a9fe:a9fe::1",
 	"fe80::1", "0.0.0.0", "::", "224.0.0.1",
@@ -43,7 +43,8 @@ func (s *site) envoyPage(path string) string {
 	return string(text)
 }
 
-// Once, all of these were endpoints, and Envoy fetched the credentials of its cloud for any client.
+// Envoy once fetched its cloud's credentials for any client, because all of these could be
+// endpoints.
 func TestModelServers_MetadataServerIsNoEndpoint(t *testing.T) {
 	s := start(t, map[string]string{"pool.yaml": pool("attack", append(specials, "127.0.0.1", "192.0.2.7")...)},
 		"--denied-cidrs", "192.0.2.0/24")
@@ -71,7 +72,7 @@ func TestModelServers_MetadataServerIsNoEndpoint(t *testing.T) {
 	traffic.end()
 }
 
-// startDNS starts a DNS server for an attacker's names, which drops every query at first.
+// startDNS starts a DNS server for an attacker's names. At first it drops every query.
 func startDNS(t *testing.T) *nameserver.Server {
 	t.Helper()
 	d, err := nameserver.Start()
@@ -82,7 +83,7 @@ func startDNS(t *testing.T) *nameserver.Server {
 	return d
 }
 
-// A name passes its first check, and then resolves to the metadata server.
+// A name passes its first check, then resolves to the metadata server.
 func TestHostname_RebindingNameLosesItsEndpoint(t *testing.T) {
 	d := startDNS(t)
 	d.Answer(netip.MustParseAddr("127.0.0.1"))
@@ -108,8 +109,8 @@ func TestHostname_RebindingNameLosesItsEndpoint(t *testing.T) {
 	traffic.end()
 }
 
-// Thousands of names whose server drops every query delay no start, no health check, no other name
-// and no request.
+// Thousands of names whose server drops every query must not delay starts, health checks, other
+// names or requests.
 func TestHostname_DeadNamesDelayNoOtherUser(t *testing.T) {
 	d := startDNS(t)
 	var dead []string
@@ -151,7 +152,7 @@ func TestHostname_DeadNamesDelayNoOtherUser(t *testing.T) {
 	traffic.end()
 }
 
-// A process in a folder is healthy before it has read the folder.
+// In a folder, a process is healthy before it has read the folder.
 func TestHealth_AnswersFromTheFirstMoment(t *testing.T) {
 	s := prepare(t, nil)
 	for i := range 400 {

@@ -15,14 +15,14 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/parties"
 )
 
-// Flood opens streams of ADS without permission, each on its own connection. It sends a message on
-// all streams at once, with a proxy name of the given number of bytes. It returns once the server
-// has ended every stream, and counts the streams by error.
+// Flood opens unauthenticated ADS streams, each on its own connection. It sends a message on all of
+// them at once, with a proxy name of the given size. Once the server has ended every stream, it
+// returns the number of streams by error.
 func Flood(ctx context.Context, address string, transport credentials.TransportCredentials, streams,
 	bytes int) (map[string]int, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	// All streams share the message, so that the attacker needs little memory.
+	// The streams share the message, so that the attacker needs little memory.
 	message, err := protobuf.Marshal(&discoveryv3.DeltaDiscoveryRequest{
 		Node:    &corev3.Node{Cluster: "nothing", Id: string(make([]byte, bytes))},
 		TypeUrl: "type.googleapis.com/envoy.config.cluster.v3.Cluster",
@@ -57,6 +57,6 @@ func flood(ctx context.Context, address string, transport credentials.TransportC
 	if err != nil {
 		return err
 	}
-	_ = stream.SendMsg(message) // fails when the server ends the stream; RecvMsg returns the reason
+	_ = stream.SendMsg(message) // RecvMsg returns why it fails
 	return stream.RecvMsg(&discoveryv3.DeltaDiscoveryResponse{})
 }

@@ -13,8 +13,8 @@ metadata: {name: chat}
 spec: {targetRef: {name: chat}, picker: {strategy: chwbl}}
 `
 
-// A strategy that needs the body reads hostile ones in time and memory proportional to their size,
-// and answers 400 if they are not JSON.
+// A strategy that reads the body reads hostile bodies in time and memory proportional to their
+// size. It answers 400 if they are not JSON.
 func TestCHWBL_HostileBodiesAreAnswered400(t *testing.T) {
 	s := start(t, map[string]string{"policy.yaml": hashed})
 	s.Eventually("bodies are hashed", func() error {

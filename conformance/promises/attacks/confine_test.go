@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// The test program confines itself with this environment variable.
+// hog is the environment variable that makes this test program the confined process.
 const hog = "HOG"
 
 func allocate() int {
@@ -25,7 +25,7 @@ func allocate() int {
 	return 0
 }
 
-// A process that needs more than its limit must fail the test that confines it, with its peak.
+// If a process exceeds its limit, the confining test must fail, and report the peak.
 func TestConfine_KillAtTheLimitIsAFailure(t *testing.T) {
 	for limit, want := range map[int64]string{64 << 20: "limit of 64 MiB", 512 << 20: ""} {
 		c := confine("test", limits{Memory: limit, Files: 100})

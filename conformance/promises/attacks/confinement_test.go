@@ -19,15 +19,15 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// limits bound a process. Zero values are no limits.
+// limits bound a process; 0: no limit.
 type limits struct {
 	Memory int64 // bytes
 	Cores  float64
 	Files  int
 }
 
-// chartMemory returns a chart's default memory limit in bytes. path is the path of the resources in
-// the chart's values.
+// chartMemory returns a chart's default memory limit in bytes. path leads to the resources in the
+// chart's values.
 func chartMemory(chart string, path ...string) (int64, error) {
 	text, err := os.ReadFile(filepath.Join("../../../manifests/charts", chart, "values.yaml"))
 	if err != nil {
@@ -49,8 +49,8 @@ func chartMemory(chart string, path ...string) (int64, error) {
 }
 
 type hierarchy struct {
-	name, memory, cpu        string // folders; "" for a controller that is absent
-	limit, swap, peak, kills string // names of the controller memory's files
+	name, memory, cpu        string // folders; "" for a missing controller
+	limit, swap, peak, kills string // names of files of the memory controller
 	quota                    func(dir string, cores float64) error
 }
 
@@ -82,14 +82,14 @@ func setLimit(dir, file, value string) error {
 	return os.WriteFile(filepath.Join(dir, file), []byte(value), 0o600)
 }
 
-// confinement runs one process within limits. It uses a cgroup if this process may make a cgroup.
+// confinement runs a process within limits. It uses a cgroup if this process may create one.
 type confinement struct {
 	limits limits
 	under  *hierarchy // nil: no cgroup
 	dirs   []string
 }
 
-// confine makes a confinement. release removes the confinement's cgroup.
+// confine makes a confinement. release removes its cgroup.
 func confine(name string, l limits) *confinement {
 	for _, h := range []*hierarchy{&version2, &version1} {
 		c := &confinement{limits: l, under: h}
@@ -106,7 +106,7 @@ func (c *confinement) prepare(name string) error {
 		if _, err := os.Stat(filepath.Join(parent, "cgroup.procs")); err != nil {
 			return "", err
 		}
-		_ = setLimit(parent, "cgroup.subtree_control", "+memory +cpu") // cgroup v2 only; a failure shows below
+		_ = setLimit(parent, "cgroup.subtree_control", "+memory +cpu") // only for cgroup v2; failures show below
 		dir := filepath.Join(parent, name)
 		err := os.Mkdir(dir, 0o700)
 		if errors.Is(err, os.ErrExist) { // cgroup v2 has one folder for both controllers
@@ -126,7 +126,7 @@ func (c *confinement) prepare(name string) error {
 			return err
 		}
 		_ = setLimit(dir, c.under.swap, "0") // v2
-		// v1 limits memory and swap together. A kernel without swap has no such file.
+		// v1 limits the sum of memory and swap. A kernel without swap lacks this file.
 		_ = setLimit(dir, c.under.swap, strconv.FormatInt(c.limits.Memory, 10))
 	}
 	if c.limits.Cores > 0 {
@@ -142,7 +142,7 @@ func (c *confinement) prepare(name string) error {
 // memory returns the memory limit in bytes.
 func (c *confinement) memory() int64 { return c.limits.Memory }
 
-// how describes what enforces the limits, for logs.
+// how describes for logs what enforces the limits.
 func (c *confinement) how() string {
 	if c.under == nil {
 		return "no cgroup with write access: VmHWM, and turns of SIGSTOP for the CPU"
@@ -150,8 +150,8 @@ func (c *confinement) how() string {
 	return c.under.name
 }
 
-// command returns the command that runs a program within the limits. A shell moves itself into the
-// cgroup and becomes the program.
+// command returns the command that runs a program within the limits: a shell that moves itself into
+// the cgroup and then becomes the program.
 func (c *confinement) command(binary string, args ...string) (string, []string) {
 	var script strings.Builder
 	for _, dir := range c.dirs {
@@ -163,8 +163,8 @@ func (c *confinement) command(binary string, args ...string) (string, []string) 
 	return "/bin/sh", append([]string{"-c", script.String() + `exec "$0" "$@"`, binary}, args...)
 }
 
-// throttle limits the CPU of a process without a cgroup, until ctx ends: in each 40 ms, it stops
-// the process after its share. The process must use one thread.
+// throttle limits the CPU of a process without a cgroup until ctx ends. In each 40 ms it stops the
+// process after its share. The process must be single-threaded.
 func (c *confinement) throttle(ctx context.Context, p *process.Process) {
 	if c.under != nil || c.limits.Cores <= 0 {
 		return
@@ -187,15 +187,14 @@ func (c *confinement) throttle(ctx context.Context, p *process.Process) {
 	}
 }
 
-// check returns the peak of a process's resident memory in bytes, and an error if the process
-// exceeded the limit. For a process that has ended, the peak is the cgroup's, which includes pages
-// of files.
+// check returns the peak of a process's resident memory in bytes, and an error if it exceeded the
+// limit. For an ended process it is the cgroup's peak, which includes pages of files.
 func (c *confinement) check(p *process.Process) (peak int64, err error) {
 	peak, gone := process.Resident(p.PID(), "VmHWM")
 	killed := 0
 	if c.under != nil && c.limits.Memory > 0 {
 		if gone != nil {
-			text, _ := os.ReadFile(filepath.Join(c.dirs[0], c.under.peak)) // absent before Linux 5.19 with v2
+			text, _ := os.ReadFile(filepath.Join(c.dirs[0], c.under.peak)) // with v2, missing before Linux 5.19
 			peak, _ = strconv.ParseInt(string(bytes.TrimSpace(text)), 10, 64)
 		}
 		text, err := os.ReadFile(filepath.Join(c.dirs[0], c.under.kills))

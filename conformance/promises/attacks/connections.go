@@ -22,7 +22,7 @@ func Idle(ctx context.Context, from net.Dialer, address string, connections int)
 // Open counts the connections that the server has not closed.
 func Open(conns []net.Conn) (n int) {
 	for _, c := range conns {
-		_ = c.SetReadDeadline(time.Now().Add(time.Millisecond)) // fails on a closed connection, as Read does
+		_ = c.SetReadDeadline(time.Now().Add(time.Millisecond)) // on a closed connection, Read fails, too
 		_, err := c.Read(make([]byte, 1))
 		var e net.Error
 		if errors.As(err, &e) && e.Timeout() {

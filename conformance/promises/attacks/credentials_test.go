@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// secured starts a site whose control plane and Envoy authenticate each other, and returns the
-// folder of their files.
+// secured starts a site whose control plane and Envoy authenticate each other. in returns paths of
+// their files.
 func secured(t *testing.T) (s *site, in func(name string) string) {
 	t.Helper()
 	s = prepare(t, nil)
@@ -27,8 +27,8 @@ func secured(t *testing.T) (s *site, in func(name string) string) {
 	return s, in
 }
 
-// credentials makes the credentials of a control plane and an Envoy, and returns the flags that
-// name them, and their folder.
+// credentials makes credentials for a control plane and an Envoy. It returns the flags that name
+// them; in returns their paths.
 func (s *site) credentials() (serve, attach []string, in func(name string) string) {
 	s.Helper()
 	in = func(name string) string { return filepath.Join(s.dir, "credentials", name) }
@@ -62,8 +62,8 @@ spec:
 
 var errOpen = errors.New("too many are open")
 
-// A client that opens connections and sends nothing neither keeps an Envoy from connecting nor
-// holds them.
+// A client whose connections send nothing must not keep an Envoy from connecting, and loses the
+// connections.
 func TestXDSCredentials_IdleConnectionsLockOutNoEnvoy(t *testing.T) {
 	s, _ := secured(t)
 	traffic := s.traffic()
@@ -91,7 +91,7 @@ func TestXDSCredentials_IdleConnectionsLockOutNoEnvoy(t *testing.T) {
 	traffic.end()
 }
 
-// A client of another CA, or without a certificate, reads nothing and costs nothing.
+// A client of another CA, or without a certificate, can read nothing and costs nothing.
 func TestXDSCredentials_OtherClientsReadNothing(t *testing.T) {
 	s, in := secured(t)
 	traffic := s.traffic()
@@ -132,9 +132,8 @@ func TestXDSCredentials_OtherClientsReadNothing(t *testing.T) {
 	traffic.end()
 }
 
-// An Envoy that has its next certificate in time connects with it once the certificate of its
-// connection has expired. Once, it opened one stream after the other on that connection, and each
-// was denied.
+// An Envoy with a new certificate connects again once the certificate of its connection has
+// expired. It once opened stream after stream on the old connection, and each was denied.
 func TestXDSCredentials_ExpiredOnConnectionIsReplaced(t *testing.T) {
 	s := prepare(t, nil)
 	in := func(name string) string { return filepath.Join(s.dir, "credentials", name) }

@@ -8,9 +8,8 @@ import (
 	"testing"
 )
 
-// Clients that open connections to the picker's port and send nothing neither keep a Gateway from
-// its picker, nor the control plane from an Envoy, metrics and files. The process may have 400
-// files open.
+// Idle connections to the picker's port must not keep Gateways from the picker, or the control
+// plane from Envoys, metrics and files. The process may open 400 files.
 func TestPicker_IdleConnectionsLockOutNoGateway(t *testing.T) {
 	s := prepare(t, nil)
 	few := filepath.Join(s.dir, "few")
@@ -23,7 +22,7 @@ func TestPicker_IdleConnectionsLockOutNoGateway(t *testing.T) {
 	s.attach(attach...)
 	s.Eventually("the Gateway serves", func() error { return s.ask(http.MethodGet, "/v1/models", "") })
 	traffic := s.traffic()
-	for last := range byte(12) { // number of other machines
+	for last := range byte(12) { // each is another machine
 		from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2+last)}}
 		conns, err := Idle(t.Context(), from, local(s.picker), 60)
 		for _, c := range conns {
@@ -33,7 +32,7 @@ func TestPicker_IdleConnectionsLockOutNoGateway(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.adds() // Penstock reads the file, and an Envoy receives the route
+	s.adds() // Penstock reads the file, and an Envoy gets the route
 	traffic.end()
 	if err := s.penstock.Answers("http://" + local(s.http) + "/metrics"); err != nil {
 		t.Error(err)

@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// fillable makes a state folder whose disk can be filled and freed: a small file system for root,
-// and otherwise a folder that is moved away and cannot be made again.
+// fillable makes a state folder whose disk can be filled and freed: for root, a small file system;
+// otherwise a folder that is moved away and cannot be created again.
 func (s *site) fillable() (fill, free func()) {
 	s.Helper()
 	state := filepath.Join(s.dir, "state")
@@ -51,7 +51,7 @@ func TestState_FullDiskEndsNothingAndLosesNothing(t *testing.T) {
 	traffic := s.traffic()
 	fill()
 	for _, to := range []string{"one", "two", "three"} {
-		// larger than the rest of a page
+		// larger than the free part of a page
 		s.Write("more.yaml", redirect("more", "/more", to, fmt.Sprintf("junk: %q", strings.Repeat(to, 1<<14))))
 		s.answers("/more", "302 "+to)
 	}
@@ -87,7 +87,7 @@ func TestState_ReadOnlyFolderServesFromMemory(t *testing.T) {
 	s.answers("/more", "302 one")
 }
 
-// penstock up has sockets and the files of its Envoys there.
+// penstock up needs sockets and files of its Envoys there.
 func TestState_UpStartsWithReadOnlyFolder(t *testing.T) {
 	s := prepare(t, nil)
 	s.readOnly()
@@ -163,7 +163,7 @@ func (s *site) restart(meanwhile func()) {
 	s.stop(s.penstock)
 	meanwhile()
 	s.serve()
-	// Envoy has the configuration of the new process
+	// Envoy then has the new process's configuration
 	s.Write("barrier.yaml", redirect("barrier", "/barrier", "one", ""))
 	s.answers("/barrier", "302 one")
 }
@@ -178,7 +178,7 @@ func (s *site) logged(file string) (n int) {
 	return n
 }
 
-// Of two Envoys of penstock up one is killed, and the program is gone.
+// The program is deleted, and one of two Envoys of penstock up is killed.
 func TestEnvoy_GoneProgramEndsNothing(t *testing.T) {
 	s := prepare(t, nil)
 	also := s.Port()

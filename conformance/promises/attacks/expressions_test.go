@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// otherRoute redirects, unlike earlier routes: its answer shows that it is in force.
+// otherRoute redirects, unlike earlier routes, so that its answer shows whether it is in effect.
 const otherRoute = `apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
 metadata: {name: other}
@@ -18,8 +18,8 @@ spec:
     filters: [{type: RequestRedirect, requestRedirect: {hostname: elsewhere.example, statusCode: 301}}]
 `
 
-// One HTTPRoute has 2,048 regular expressions, which would take Envoy hundreds of MiB. They exceed
-// the budget: Envoy compiles none, and another route's change takes effect.
+// One HTTPRoute has 2,048 regular expressions, which would take hundreds of MiB in Envoy. They
+// exceed the budget, so Envoy compiles none, and another route's change still takes effect.
 func TestRegularExpressions_LargestRouteCostsNoMemory(t *testing.T) {
 	s := start(t, nil)
 	traffic := s.traffic()

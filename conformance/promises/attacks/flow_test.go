@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// stalled is a model server that reports a queue, and answers when the test ends.
+// stalled is a model server that reports a queue, and answers only when the test ends.
 func stalled(t *testing.T) *httptest.Server {
 	release := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -34,14 +34,14 @@ func stalled(t *testing.T) *httptest.Server {
 	return server
 }
 
-// crowd is a client that queues requests, each with a fairness ID of its own.
+// crowd is a client that queues requests, each with its own fairness ID.
 type crowd struct {
 	url      string
 	client   http.Client
 	rejected atomic.Int32
 }
 
-// send sends a request and returns when it is answered, or ctx ends.
+// send sends a request, and returns when it is answered or ctx ends.
 func (c *crowd) send(ctx context.Context, t *testing.T, i int) {
 	q, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, strings.NewReader(`{"model":"m","prompt":"p"}`))
 	if err != nil {
@@ -59,13 +59,13 @@ func (c *crowd) send(ctx context.Context, t *testing.T, i int) {
 	}
 }
 
-// A client queues far more requests than the limit, each with a fairness ID of its own, and leaves.
+// A client queues far more requests than the limit, each with its own fairness ID, and leaves.
 func TestFlowControl_FloodOfWaitingRequestsIsBounded(t *testing.T) {
 	const (
 		flood = 3000
 		full  = 1000
-		// more at once wait longer than message_timeout for a loaded machine's Envoy, and a pool
-		// that fails open serves them
+		// With more at once, a loaded machine's Envoy exceeds message_timeout, and a pool that
+		// fails open serves them.
 		burst = 100
 	)
 	s := start(t,
@@ -82,7 +82,7 @@ spec: {targetRef: {name: slow}, picker: {trustHeaders: true, flowControl: {maxRe
 	clients := crowd{url: "http://" + local(s.gateway) + "/slow",
 		client: http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1}}}
 	waiting := func() int {
-		n, _ := s.metric(`penstock_picker_flow_requests{pool="default/slow",priority="0"}`) // no series: queue is empty
+		n, _ := s.metric(`penstock_picker_flow_requests{pool="default/slow",priority="0"}`) // no series: empty queue
 		return int(n)
 	}
 	for i := range flood {

@@ -34,20 +34,20 @@ func again(v *parties.Subscriber, n int, topic string, items func(i int) []*disc
 	return nil
 }
 
-// attack publishes as a hostile member does.
+// attack is a publication of a hostile member.
 type attack struct {
 	name   string
-	logged string // text in the log; "": no log line is expected
-	// do returns how the stream ends; nil: once the other end has ended it.
+	logged string // text in the log; "": nothing is logged
+	// do returns how the stream ended; nil: the subscriber ended it.
 	do func(to *parties.Subscriber) error
 }
 
-// hostileExports are publications of a member that wants to harm its subscribers.
+// hostileExports returns publications by which a member tries to harm its subscribers.
 func hostileExports() []attack { return append(hostileMessages(), hostileParts()...) }
 
-// hostileMessages are messages and responses that are too large or too many.
+// hostileMessages returns messages and responses that are too large or too many.
 func hostileMessages() []attack {
-	// empty is a message of a topic with n empty items: type_url, and resources.
+	// empty encodes a message of a topic with n empty items: type_url, and resources.
 	empty := func(topic string, n int) []byte {
 		return slices.Concat([]byte{0x22, byte(len(topic))}, []byte(topic), bytes.Repeat([]byte{0x12, 0x00}, n))
 	}
@@ -103,7 +103,7 @@ func hostileMessages() []attack {
 	}
 }
 
-// hostileParts are exports, reports and loads that are invalid, incomplete or too many.
+// hostileParts returns exports, reports and loads that are invalid, incomplete or too many.
 func hostileParts() []attack {
 	long, objects := strings.Repeat("x", 80<<10), strings.Repeat("{},", 80_000)+"{}"
 	return []attack{
@@ -133,7 +133,7 @@ func hostileParts() []attack {
 		{"deep ones", "not up to date here", func(v *parties.Subscriber) error {
 			return again(v, 2, "exports", func(i int) []*discoveryv3.Resource {
 				return append(many(20, func(n int) *discoveryv3.Resource {
-					nested := strings.Repeat("\x81", 80<<10) // arrays, in CBOR
+					nested := strings.Repeat("\x81", 80<<10) // arrays in CBOR
 					return parties.Item(fmt.Sprintf("evil/deep-%d-%d", i, n),
 						"\xa1\x65entry\xa1\x69endpoints"+nested+"\x80")
 				}), parties.State(i))
@@ -180,10 +180,10 @@ func hostileParts() []attack {
 	}
 }
 
-// attackTime is how long an attack goes on if the other side delays its end.
+// attackTime is how long an attack continues if the other side delays its end.
 const attackTime = 1200 * time.Millisecond
 
-// An attacker's process as a member of the cluster set harms only its own exports.
+// An attacker's process that is a member of the cluster set harms only the member's own exports.
 func TestClusterSet_HostileMemberHarmsNoOther(t *testing.T) {
 	attacks := hostileExports()
 	evil := make([]*parties.Publisher, len(attacks))
@@ -240,7 +240,7 @@ func TestClusterSet_HostileMemberHarmsNoOther(t *testing.T) {
 	traffic.end()
 }
 
-// A member leads no request to addresses that it may not name, and none under another member's
+// A member can lead no request to addresses that it may not name, nor act under another member's
 // name.
 func TestClusterSet_HostileMemberNamesNoAddressOfOthers(t *testing.T) {
 	thief := parties.NewPublisher(t, "evil")
@@ -289,7 +289,7 @@ func TestClusterSet_HostileMemberNamesNoAddressOfOthers(t *testing.T) {
 	traffic.end()
 }
 
-// exported is the item of an export. entry is a comma and further fields of the entry, or empty.
+// exported is an item with an export. entry is "" or a comma and further fields.
 func exported(name string, sequence int, entry string) *discoveryv3.Resource {
 	return parties.Item(name,
 		fmt.Sprintf(`{"epoch":1,"sequence":%d,"entry":{"routingMode":"EndpointMode"%s}}`, sequence, entry))

@@ -29,7 +29,7 @@ func StealKey(ctx context.Context, ads *grpc.ClientConn, gateway string) (string
 	if err != nil {
 		return "", err
 	}
-	// Send fails if the stream has ended; Recv returns the reason.
+	// Recv returns why Send fails.
 	_ = s.Send(&discoveryv3.DeltaDiscoveryRequest{
 		Node: &corev3.Node{Id: "thief", Cluster: gateway}, TypeUrl: resource.Secret.URL(),
 		ResourceNamesSubscribe: []string{model.OwnKey},
@@ -70,8 +70,7 @@ func Pick(ctx context.Context, picker *grpc.ClientConn, key, pool string) codes.
 	return status.Code(err)
 }
 
-// ReportPhantoms reports to a picker that 100 requests are in flight at an endpoint. No request was
-// sent.
+// ReportPhantoms reports 100 requests in flight at an endpoint to a picker. None was sent.
 func ReportPhantoms(ctx context.Context, picker *grpc.ClientConn, key, pool, endpoint string) error {
 	ctx, cancel := call(ctx, key, "")
 	defer cancel()
@@ -94,6 +93,6 @@ func ReportPhantoms(ctx context.Context, picker *grpc.ClientConn, key, pool, end
 		HttpLogs: &accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries{LogEntry: entries}}}); err != nil {
 		return err
 	}
-	_, _ = s.CloseAndRecv() // the server ends the stream without a response once it has read all messages
+	_, _ = s.CloseAndRecv() // after all messages, the server ends the stream without a response
 	return nil
 }

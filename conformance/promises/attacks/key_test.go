@@ -17,11 +17,12 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// The key of one Gateway opens no other Gateway's pool, and makes it neither full nor idle.
+// The stolen key of one Gateway opens no other Gateway's pool, and cannot make it look full or
+// idle.
 func TestPickerKey_StolenOneOpensNoOtherPool(t *testing.T) {
 	s, in := secured(t)
 	traffic := s.traffic()
-	// The Gateway whose key is stolen has a pool of its own.
+	// The Gateway with the stolen key has its own pool.
 	s.Write("thief.yaml", gatewayObject("thief", s.Port())+
 		poolObjects("bait", "/", []string{"thief"}, backend{"127.0.0.1", 9})+limitObject("chat"))
 	roots, err := identity.Pool(nil, in("ca.crt"))

@@ -14,20 +14,20 @@ func cleared() []byte {
 	return append(append([]byte{0x93, 0x01, 0x91, 0x91, 0xb0}, "AllBlocksCleared"...), 0)
 }
 
-// eventAttacks are attacks of a publisher on one connection, until an error or the end of ctx.
-// victim is the address of another server.
+// eventAttacks returns attacks of a publisher on one connection. Each lasts until an error or the
+// end of ctx. victim is another server's address.
 func eventAttacks(victim string) map[string]func(context.Context, parties.KVPublisher) error {
 	attacks := wireAttacks()
 	maps.Copy(attacks, floods(victim))
 	return attacks
 }
 
-// attackJunk are 1 MiB of arrays without an end, in MessagePack.
+// attackJunk is 1 MiB of endless arrays in MessagePack.
 var attackJunk = bytes.Repeat([]byte{0xdd, 0x7f, 0xff, 0xff, 0xff, 0x91, 0xc1, 0x81}, 128<<10)
 
-// wireAttacks are messages that ZMTP or MessagePack does not allow.
+// wireAttacks returns messages that violate ZMTP or MessagePack.
 func wireAttacks() map[string]func(context.Context, parties.KVPublisher) error {
-	// endless writes the results of next, again and again.
+	// endless writes results of next until an error.
 	endless := func(ctx context.Context, p parties.KVPublisher, next func() []byte) (err error) {
 		for err == nil && ctx.Err() == nil {
 			_, err = p.Write(next())
@@ -80,7 +80,7 @@ func wireAttacks() map[string]func(context.Context, parties.KVPublisher) error {
 	}
 }
 
-// floods are valid messages, of blocks and topics without an end, and of another server.
+// floods returns valid messages without an end: of blocks, of topics, and about another server.
 func floods(victim string) map[string]func(context.Context, parties.KVPublisher) error {
 	claim := "kv@" + victim + "@m"
 	return map[string]func(context.Context, parties.KVPublisher) error{
@@ -120,7 +120,7 @@ func floods(victim string) map[string]func(context.Context, parties.KVPublisher)
 	}
 }
 
-// stored encodes a batch that stores a prompt in blocks of 16 tokens. The blocks' hashes are first,
+// stored encodes a batch that stores a prompt in blocks of 16 tokens, with the hashes first,
 // first+1 and so on.
 func stored(first uint64, tokens []uint32) []byte {
 	b := append([]byte{0x93, 0x01, 0x91, 0x95, 0xab}, "BlockStored"...)

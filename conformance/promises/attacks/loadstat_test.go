@@ -21,8 +21,8 @@ func loadStat(running, waiting byte) []byte {
 	return append(append([]byte{0x96, 0xa8}, "LoadStat"...), running, waiting, 0, 100, 0)
 }
 
-// loadAttacks are the attacks of eventAttacks that do not concern events, and invalid messages of
-// loads.
+// loadAttacks returns the attacks of eventAttacks that are not about events, and invalid messages
+// with loads.
 func loadAttacks() map[string]func(context.Context, parties.KVPublisher) error {
 	attacks := eventAttacks("")
 	for _, name := range []string{"a flood of blocks", "events of another server", "topics of 1 MiB"} {
@@ -60,7 +60,7 @@ func honestLoads(ctx context.Context, p parties.KVPublisher) error {
 	return err
 }
 
-// publishes serves a publisher until the end of the test.
+// publishes runs a publisher until the test ends.
 func publishes(t *testing.T, address string, serve func(context.Context, parties.KVPublisher) error) {
 	t.Helper()
 	l, err := net.Listen("tcp", address)
@@ -82,8 +82,8 @@ func publishes(t *testing.T, address string, serve func(context.Context, parties
 	}()
 }
 
-// A model server of each attack, all at once, in the pool of an honest one that publishes its load,
-// too.
+// For each attack, a hostile model server is in the pool of an honest one that also publishes its
+// load. All attack at once.
 func TestLoadStat_HostilePublishersHarmNoOtherServer(t *testing.T) {
 	s := prepare(t, nil)
 	attacks := loadAttacks()
@@ -130,7 +130,7 @@ func TestLoadStat_HostilePublishersHarmNoOtherServer(t *testing.T) {
 		return 0, 0, false
 	}
 	s.Eventually("the honest server's load is read", func() error {
-		s.served(promptTokens(0)) // the server's pool is in use
+		s.served(promptTokens(0)) // uses the server's pool
 		if queue, running, fresh := state(); queue != 7 || running != 3 || !fresh {
 			return fmt.Errorf("%d wait, %d run, fresh: %v, want 7, 3, true", queue, running, fresh)
 		}

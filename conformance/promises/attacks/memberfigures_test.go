@@ -33,8 +33,8 @@ var printed = flag.Bool("figures", false,
 type memberFigures struct {
 	mu    sync.Mutex
 	peak  int64              // bytes
-	hub   float64            // share of the hub's limit
-	ratio map[string]float64 // by attack: p99 of honest requests under the attack over p99 without it
+	hub   float64            // share of the hub's memory limit
+	ratio map[string]float64 // by attack: p99 of honest requests, under the attack over without it
 }
 
 var measured = &memberFigures{ratio: map[string]float64{}}
@@ -74,10 +74,10 @@ func (f *memberFigures) print(w io.Writer) {
 	}
 }
 
-// hostileMember is the environment variable with the file that describes a child's member.
+// hostileMember is the environment variable with a file that describes the child's member.
 const hostileMember = "HOSTILE_MEMBER"
 
-// attacks is the line that such a child prints as each of its attacks begins.
+// attacks is the line that a child prints when one of its attacks begins.
 const attacks = "it attacks"
 
 type attacker struct {
@@ -112,7 +112,8 @@ func beHostile(path string) int {
 	return 1
 }
 
-// apart runs a member's attack in its own process, with a quarter of a core from begin until end.
+// apart runs a member's attack in a process of its own. From begin until end, it has a quarter of a
+// core.
 func apart(s *set, p *parties.Publisher, i int) (one *process.Process, begin func() (end func())) {
 	s.Helper()
 	certificate := p.Identity(p.Name, federation.ProcessPath, time.Hour)
@@ -157,7 +158,7 @@ func apart(s *set, p *parties.Publisher, i int) (one *process.Process, begin fun
 	}
 }
 
-// times sends honest requests, one after the other, and returns their times. Each must be answered.
+// times sends honest requests in sequence, and returns their times. Each must be answered.
 func (s *set) times(client *http.Client, n int) (took []time.Duration) {
 	s.Helper()
 	for range n {
@@ -181,12 +182,12 @@ func p99(took []time.Duration) float64 {
 	return float64(took[len(took)*99/100])
 }
 
-// turns is the number of turns beside the attack, and as many without it, so that other load of the
-// machine is on both sides.
+// turns is the number of turns with the attack, and as many without it. Other load of the machine
+// then affects both sides.
 const turns = 8
 
-// Requests are answered beside each attack of a member that has a quarter of a core. With -figures
-// the test measures their times.
+// Requests are answered during each attack of a member with a quarter of a core. With -figures the
+// test measures their times.
 func TestClusterSet_HostileMemberLeavesHonestRequestsAnswered(t *testing.T) {
 	pairs, turn := 1, 10
 	if *printed {
@@ -215,7 +216,7 @@ func TestClusterSet_HostileMemberLeavesHonestRequestsAnswered(t *testing.T) {
 					}
 					with = append(with, s.times(client, turn)...)
 					end()
-					s.times(client, turn/5) // Penstock reads the attacker's messages meanwhile
+					s.times(client, turn/5) // meanwhile, Penstock reads the attacker's messages
 				}
 				ratios = append(ratios, p99(with)/p99(without))
 			}

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// hostile starts model servers whose metrics pages never end, or never begin, and returns the
+// hostile starts model servers whose metrics pages never begin or never end. It returns their
 // pool's YAML.
 func (s *site) hostile(count int) string {
 	page := []byte(strings.Repeat("vllm:num_requests_waiting{x=\"y\"} 0\n", 1<<10))
@@ -59,7 +59,7 @@ spec:
 `, strings.Join(ports, "]}\n  - {address: 127.0.0.1, ports: ["))
 }
 
-// scraped returns how many endpoints of a pool have fresh metrics, and the problems of the others.
+// scraped returns how many endpoints of a pool have fresh metrics, and counts the others' problems.
 func (s *site) scraped(pool string) (fresh int, problems map[string]int, err error) {
 	resp, err := http.Get("http://" + local(s.http) + "/debug/pool?pool=" + pool)
 	if err != nil {
@@ -86,8 +86,8 @@ func (s *site) scraped(pool string) (fresh int, problems map[string]int, err err
 	return fresh, problems, err
 }
 
-// Once, each such server took 8 MiB for good, and the part of its page that was read counted as its
-// load.
+// Each such server once took 8 MiB permanently, and the part of its page that was read counted as
+// its load.
 func TestScrape_EndlessMetricsPagesCostNoMemory(t *testing.T) {
 	s := start(t, nil)
 	traffic := s.traffic()
@@ -120,7 +120,7 @@ func TestScrape_EndlessMetricsPagesCostNoMemory(t *testing.T) {
 	traffic.end()
 }
 
-// Clients that request /metrics and never read the page get 503, except for four, and cost no
+// Clients that request /metrics and never read the page get 503, except four of them. They cost no
 // memory.
 func TestMetrics_ClientsThatDoNotReadCostNoMemory(t *testing.T) {
 	s := start(t, nil)

@@ -16,8 +16,8 @@ spec:
     backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: chat}]
 `
 
-// A body whose scan would take a worker thread seconds is answered 413, and delays no request of
-// others for long.
+// A body whose scan would occupy a worker thread for seconds is answered 413. It delays other
+// requests only briefly.
 func TestModelScan_HostileBodiesAreAnswered413(t *testing.T) {
 	s := start(t, nil)
 	s.Write("by-model.yaml", modelRoute)

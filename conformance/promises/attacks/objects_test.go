@@ -29,8 +29,8 @@ spec:
 `, name, port)
 }
 
-// poolObjects are an HTTPRoute of some Gateways for everything below a path, and the pool of the
-// same name, to which it leads, with its model servers.
+// poolObjects returns an HTTPRoute at some Gateways for all paths below path, and its pool of the
+// same name with model servers.
 func poolObjects(name, path string, gateways []string, servers ...backend) string {
 	list := make([]string, len(servers))
 	for i, s := range servers {

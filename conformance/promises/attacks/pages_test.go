@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// hostilePages are metrics pages of model servers that attack their pool's scrapes.
+// hostilePages are metrics pages by which model servers attack their pool's scrapes.
 var hostilePages = []http.HandlerFunc{
 	func(w http.ResponseWriter, r *http.Request) { // the page never begins
 		<-r.Context().Done()
@@ -44,7 +44,8 @@ var hostilePages = []http.HandlerFunc{
 	},
 }
 
-// One server of a pool is honest and 120 are not: its page stays up to date while the pool is used.
+// One honest server is in a pool with 120 hostile ones. Its page stays up to date while the pool is
+// used.
 func TestScrape_HostilePagesLeaveOthersRead(t *testing.T) {
 	s := prepare(t, nil)
 	var reads atomic.Int64

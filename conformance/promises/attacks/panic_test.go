@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// faulty is a route at whose translation a test build of penstock (build tag faults) panics. A
-// release ignores the annotation.
+// faulty is an annotation of a route. A test build of penstock (build tag faults) panics when it
+// translates the route; a release ignores it.
 const faulty = "penstock.dev/fault: panic"
 
 func redirect(name, path, to, annotation string) string {
@@ -28,8 +28,8 @@ spec:
 `, name, annotation, path, to)
 }
 
-// answer is the status of the answer to a request for a path of a.example, with the host to which
-// it redirects.
+// answer returns the status of a request to a path of a.example, and the host to which it
+// redirects.
 func (s *site) answer(path string) (string, error) {
 	req, err := http.NewRequestWithContext(s.Context(), http.MethodGet, "http://"+local(s.gateway)+path, nil)
 	if err != nil {
@@ -100,13 +100,13 @@ func TestPanic_OfOneRouteHarmsThatRouteAlone(t *testing.T) {
 	s.attach()
 	s.answers("/good", "302 one")
 	traffic := s.traffic()
-	// Without a last value it answers 500, on a host that it shares.
+	// The route has no last value, so it answers 500, on a host that it shares.
 	s.Write("bad.yaml", redirect("bad", "/bad", "one", faulty))
 	s.answers("/bad", "500")
-	// Other routes of the host change.
+	// Other routes of the host can change.
 	s.Write("good.yaml", redirect("good", "/good", "two", ""))
 	s.answers("/good", "302 two")
-	// Proxies keep the last value of a route.
+	// Proxies keep a route's last value.
 	s.Write("good.yaml", redirect("good", "/good", "three", faulty))
 	s.Write("third.yaml", redirect("third", "/third", "one", ""))
 	s.answers("/third", "302 one")

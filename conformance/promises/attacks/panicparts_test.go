@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// faultHeader makes a test build panic: in a request, at its pick; in the response with a
-	// metrics page, at its scrape; in a question to /explain, at the answer.
+	// faultHeader makes a test build panic: at the pick of a request with it, at a scrape whose
+	// response has it, and at the answer to a call of /explain with it.
 	faultHeader = "penstock.dev-fault"
 	// faultName is the resource whose subscription panics.
 	faultName = "penstock.dev/fault: panic"
@@ -33,8 +33,7 @@ const (
 // faults is how often each fault is requested.
 const faults = 10
 
-// faultyPages are a pool whose model server requests a panic of each scrape, and a pool that fails
-// closed.
+// faultyPages are a pool whose model server makes each scrape panic, and a pool that fails closed.
 func faultyPages(t *testing.T, s *site) string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/metrics" {
@@ -57,7 +56,7 @@ func (s *site) panics(part string) (n int, err error) {
 	return int(value), err
 }
 
-// picked is the status of the answer to a request whose pick panics.
+// picked returns the status of a request whose pick panics.
 func (s *site) picked(path string) (int, error) {
 	req, err := http.NewRequestWithContext(s.Context(), http.MethodPost, "http://"+local(s.gateway)+path,
 		strings.NewReader(`{"model":"m"}`))
@@ -72,8 +71,8 @@ func (s *site) picked(path string) (int, error) {
 	return resp.StatusCode, resp.Body.Close()
 }
 
-// subscribe opens a stream of ADS that subscribes to faultName, and returns how the stream ends;
-// nil if it is answered.
+// subscribe opens an ADS stream that subscribes to faultName. It returns how the stream ends; nil:
+// it was answered.
 func (s *site) subscribe() error {
 	conn, err := grpc.NewClient(s.ads, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -104,10 +103,10 @@ func (s *site) explained(fault bool) error {
 	return err
 }
 
-// countsPanics expects that each panic is counted, and that the log has one stack of each place.
+// countsPanics checks that each panic was counted, and that the log has one stack for each place.
 func (s *site) countsPanics(t *testing.T) {
 	t.Helper()
-	// A pool that fails closed calls for a pick once more before it answers 503.
+	// For a pool that fails closed, Envoy asks for a pick a second time before it answers 503.
 	for part, want := range map[string]int{"pick": 3 * faults, "stream": faults, "page": faults, "translation": 0} {
 		if n, err := s.panics(part); err != nil || n != want {
 			t.Errorf("%d panics of part %s are counted (%v), want %d", n, part, err, want)
@@ -127,8 +126,8 @@ func (s *site) countsPanics(t *testing.T) {
 	}
 }
 
-// One pick, one scrape, one stream of ADS and one admin page panic, again and again, while requests
-// and changes go on.
+// A pick, a scrape, an ADS stream and an admin page panic again and again, during requests and
+// changes.
 func TestPanic_OfOnePickScrapeStreamOrPageHarmsThatAlone(t *testing.T) {
 	binary, err := process.Penstock(t.Context(), t.TempDir(), "-tags", "faults")
 	if err != nil {
@@ -144,7 +143,7 @@ func TestPanic_OfOnePickScrapeStreamOrPageHarmsThatAlone(t *testing.T) {
 	}
 	traffic := s.traffic()
 
-	// A pick ends like a dead picker's. Its request no longer counts: four are allowed at a time.
+	// The pick ends like a dead picker's. Its request stops counting: four are allowed at a time.
 	for path, want := range map[string]int{"/v1/models": 200, "/strict": 503} {
 		for range faults {
 			if got, err := s.picked(path); err != nil || got != want {
@@ -155,7 +154,7 @@ func TestPanic_OfOnePickScrapeStreamOrPageHarmsThatAlone(t *testing.T) {
 			t.Errorf("%s after that: %v", path, err)
 		}
 	}
-	// A server whose page panics serves like one without metrics; other pools' pages are read.
+	// A server whose page panics serves as one without metrics. Pages of other pools are read.
 	s.Eventually("a scrape panics", func() error {
 		if err := s.ask(http.MethodPost, "/pages", "{}"); err != nil {
 			return err
@@ -177,12 +176,12 @@ func TestPanic_OfOnePickScrapeStreamOrPageHarmsThatAlone(t *testing.T) {
 		if err := s.subscribe(); status.Code(err) != codes.Internal {
 			t.Errorf("the stream ended with %v, want Internal", err)
 		}
-		// The panic comes while the page holds the translation.
+		// The panic happens while the page locks the translation.
 		if err := s.explained(true); err == nil || !strings.Contains(err.Error(), "500") {
 			t.Errorf("the page that panics: got %v, want 500", err)
 		}
 	}
-	// No lock stays held: translation, streams, picks and pages go on.
+	// No lock stays held: translation, streams, picks and pages continue.
 	s.Write("good.yaml", redirect("good", "/good", "two", ""))
 	s.answers("/good", "302 two")
 	if err := s.explained(false); err != nil {

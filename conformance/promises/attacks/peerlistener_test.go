@@ -21,8 +21,8 @@ import (
 
 const gatewayPath = "/gateway"
 
-// withPeerListener is a set that exports default/chat to the member good alone, through a peer
-// listener. Its pool default/secret is exported to no member.
+// withPeerListener is a set that exports default/chat to the member good only, through a peer
+// listener. It exports its pool default/secret to no member.
 func withPeerListener(t *testing.T) (s *set, address string) {
 	t.Helper()
 	port := processtest.Port(t)
@@ -36,8 +36,8 @@ func withPeerListener(t *testing.T) (s *set, address string) {
 
 const chatAuthority = "chat.default.east.pool.penstock"
 
-// asMember is a client of a peer listener with the certificate of a member's Gateway; each request
-// has a connection of its own.
+// asMember is a client of a peer listener with the certificate of a member's Gateway. Each request
+// has its own connection.
 func asMember(certificate tls.Certificate, server string) *http.Transport {
 	return &http.Transport{DisableKeepAlives: true, ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{
 		// the attacker trusts every server
@@ -77,8 +77,8 @@ func counted(server *http.Handler) *atomic.Int64 {
 	return &n
 }
 
-// reachesOnePool expects that no other certificate is accepted, and that the member reaches no
-// other authority.
+// reachesOnePool checks that no other certificate is accepted, and that the member reaches no other
+// authority.
 func (s *set) reachesOnePool(t *testing.T, member *http.Transport, address string) {
 	t.Helper()
 	strangers := parties.NewCA(t)
@@ -99,7 +99,8 @@ func (s *set) reachesOnePool(t *testing.T, member *http.Transport, address strin
 	}
 }
 
-// A member's Gateway, and a stranger, reach only the exported pool, and delay no request of others.
+// A member's Gateway reaches only the exported pool, a stranger reaches nothing, and neither delays
+// requests of others.
 func TestPeerListener_HostileMemberHoldsUpNoOther(t *testing.T) {
 	s, address := withPeerListener(t)
 	member := asMember(s.good.Identity("good", gatewayPath, time.Hour), chatAuthority)
@@ -171,8 +172,8 @@ func TestPeerListener_HostileMemberHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// forged are headers that name a member, a hop or an endpoint, or that only gateways and pickers
-// write.
+// forged returns headers that name a member, a hop or an endpoint, or that only gateways and
+// pickers may write.
 func (s *set) forged() http.Header {
 	gateway, forged := at(s.good.server), http.Header{}
 	for _, name := range []string{
@@ -191,7 +192,7 @@ func (s *set) forged() http.Header {
 }
 
 // A client that names a member, a hop or an endpoint, in headers, in the authority or with a peer's
-// marks, is served as any other.
+// marks, is served like any other client.
 func TestClusterSet_ClientNamesNoMemberAndNoHop(t *testing.T) {
 	s, address := withPeerListener(t)
 	member := asMember(s.good.Identity("good", gatewayPath, time.Hour), chatAuthority)

@@ -34,8 +34,8 @@ func full(s *site) error {
 	return nil
 }
 
-// Requests of an Envoy that is killed, frozen or cut off no longer count: other Gateways find the
-// pool idle.
+// Requests of an Envoy that was killed, frozen or cut off stop counting, so that other Gateways
+// find the pool idle.
 func TestLimit_EnvoyThatIsGoneLeavesNoPhantoms(t *testing.T) {
 	for name, end := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "frozen": syscall.SIGSTOP} {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestLimit_EnvoyThatIsGoneLeavesNoPhantoms(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { _ = victim.Stop(time.Second) }) // the process may have ended
+			t.Cleanup(func() { _ = victim.Stop(time.Second) }) // fails if the process has ended
 			traffic := s.traffic()
 			ctx, cancel := context.WithCancel(t.Context())
 			var clients sync.WaitGroup

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// browser fetches a page at port of attacker.example as a script on that site does, after the name
-// was bound to 127.0.0.1: for the browser, page and script are of the same origin.
+// browser fetches a page at a port of attacker.example, as a script of that site does after its
+// name was bound to 127.0.0.1. To the browser, page and script have the same origin.
 func (s *site) browser(port int, path string) (status int, body string) {
 	s.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
@@ -36,7 +36,7 @@ func (s *site) browser(port int, path string) (status int, body string) {
 	return resp.StatusCode, string(text)
 }
 
-// Once, a web page that a user of this machine visits could read every object and each pick's
+// A web page that a user of this machine visited could once read every object, and each pick's
 // headers.
 func TestAdmin_DNSRebindingReadsNothing(t *testing.T) {
 	s := start(t, nil)

@@ -19,8 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// hostilePicker is the picker of another cluster, which answers a request, once that was read to
-// its end, as attack does.
+// hostilePicker is another cluster's picker. It reads a request to its end, and answers by attack.
 type hostilePicker struct {
 	extprocv3.UnimplementedExternalProcessorServer
 	calls  atomic.Int32
@@ -57,8 +56,8 @@ func (p *hostilePicker) listen(s *site) string {
 	return l.Addr().String()
 }
 
-// serve serves the picker and returns the objects of an import that it exports to, and of the route
-// /far to it.
+// serve serves the picker. It returns the objects of an import that the picker's cluster exports
+// to, and of route /far to the import.
 func (p *hostilePicker) serve(s *site) string {
 	s.Helper()
 	_, port, _ := net.SplitHostPort(p.listen(s))
@@ -94,7 +93,7 @@ func picks(list string) *extprocv3.ProcessingResponse {
 	}}
 }
 
-// The picker takes every request and never answers. Nine requests in ten must not wait for it.
+// The picker accepts every request and never answers. At most one in ten requests may wait for it.
 func TestRemotePicker_StalledOneCostsOneRequestItsTime(t *testing.T) {
 	s := prepare(t, nil)
 	p := &hostilePicker{}
@@ -186,7 +185,7 @@ func TestRemotePicker_AnswersOfAnySizeCostNoMemory(t *testing.T) {
 	}
 }
 
-// Envoy itself calls the picker of a pool, and the picker's messages are bounded as well.
+// Envoy calls the pool's picker itself. Its messages must be bounded, too.
 func TestExternalPicker_LargeMessagesFailOnePickAlone(t *testing.T) {
 	s := prepare(t, nil)
 	p := &hostilePicker{}

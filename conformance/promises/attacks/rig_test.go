@@ -19,13 +19,13 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process/processtest"
 )
 
-// binaries are the programs of all sites. memory is the chart's default limit in bytes.
+// binaries are the programs of all sites. memory is the chart's default limit, in bytes.
 var (
 	binaries struct{ penstock, envoy string }
 	memory   int64
 )
 
-// openFiles is the limit of open files of each penstock.
+// openFiles limits the open files of each penstock.
 const openFiles = 4096
 
 func TestMain(m *testing.M) {
@@ -61,18 +61,18 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// site is a penstock serve on a folder, with an Envoy for its Gateway default/gw, whose route
-// default/chat leads to the pool default/chat with one model server.
+// site is a penstock serve on a folder, with an Envoy for its Gateway default/gw. Route
+// default/chat leads to pool default/chat with one model server.
 type site struct {
 	processtest.Rig
 	dir string // state, logs and sockets
-	ads string // address of ADS: a socket, or port xds with credentials
+	ads string // a socket, or port xds with credentials
 	// Ports of 127.0.0.1: the Gateway's listener, ADS, the picker, health and metrics, and Envoy's
 	// admin interface.
 	gateway, xds, picker, http, admin int
 	server                            *httptest.Server // the model server
 	penstock, envoy                   *process.Process
-	stopped                           []*process.Process // processes that the test has stopped
+	stopped                           []*process.Process // stopped by the test
 	confined                          map[*process.Process]*confinement
 }
 
@@ -85,7 +85,7 @@ func (s *site) stop(p *process.Process) {
 	s.stopped = append(s.stopped, p)
 }
 
-// within fails the test if a penstock has exceeded the limits of its container. It returns its peak
+// within fails the test if a penstock exceeded its container's limits. It returns the peak of its
 // memory in bytes.
 func (s *site) within(p *process.Process) int64 {
 	s.Helper()
@@ -101,7 +101,7 @@ func (s *site) within(p *process.Process) int64 {
 	return peak
 }
 
-// start starts a site and waits until it serves. The files replace or add to the site's; args are
+// start starts a site, and waits until it serves. files replace or add files of the site. args are
 // further arguments of penstock serve.
 func start(t *testing.T, files map[string]string, args ...string) *site {
 	t.Helper()
@@ -198,7 +198,7 @@ func (s *site) ends(p *process.Process) {
 	})
 }
 
-// log is the log of a process so far, at most its last 16 KiB.
+// log returns a process's log so far, at most its last 16 KiB.
 func (s *site) log(name string) string {
 	text, err := os.ReadFile(filepath.Join(s.dir, name+".log"))
 	if err != nil {
@@ -232,8 +232,8 @@ func (s *site) rss(p *process.Process) float64 {
 	return float64(bytes) / (1 << 20)
 }
 
-// peak follows the resident memory of a process, in MiB; the returned function stops and returns
-// the maximum.
+// peak follows a process's resident memory. The returned function ends this, and returns the
+// maximum in MiB.
 func (s *site) peak(p *process.Process) func() float64 {
 	peak := process.Peak(s.Context(), p.PID())
 	return func() float64 { return float64(peak()) / (1 << 20) }
@@ -243,7 +243,7 @@ func (s *site) objects() string {
 	return gatewayObject("gw", s.gateway) + poolObjects("chat", "/", []string{"gw"}, at(s.server))
 }
 
-// modelServer answers every request; its metrics page is an idle vLLM's.
+// modelServer answers every request. Its metrics page is that of an idle vLLM.
 func modelServer() *httptest.Server {
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/metrics" {
@@ -256,8 +256,7 @@ func modelServer() *httptest.Server {
 	}))
 }
 
-// ask sends a request through the Gateway, on a connection of its own. It returns an error unless
-// the answer is 200.
+// ask sends a request through the Gateway on a new connection. A status other than 200 is an error.
 func (s *site) ask(method, path, body string) error {
 	ctx, cancel := context.WithTimeout(s.Context(), 10*time.Second)
 	defer cancel()

@@ -52,8 +52,8 @@ func (s *site) median(requests int) time.Duration {
 	return took[len(took)/2]
 }
 
-// undelayed waits until half of some requests take less than most. A delay of every request never
-// goes away; the machine's does.
+// undelayed waits until half of some requests take less than most. The machine's own delays pass,
+// but a delay of every request does not.
 func (s *site) undelayed(what string, most time.Duration) {
 	s.Helper()
 	s.Eventually(what+": requests are not delayed", func() error {

@@ -7,7 +7,7 @@ import (
 
 var errAnswered = errors.New("the answer is 200")
 
-// A rig that finds no loss must be able to find one.
+// The rig must detect a lost request. Otherwise tests without a loss would prove nothing.
 func TestAttacks_LostRequestIsReported(t *testing.T) {
 	s := start(t, nil)
 	traffic := s.traffic()

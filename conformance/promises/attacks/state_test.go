@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Another user of the machine makes the state folder first, to plant a status, a last good object
-// or a socket.
+// Another user of the machine creates the state folder first, to plant a status, a last valid
+// object or a socket.
 func TestState_FolderOfAnotherUserIsNotUsed(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Log("without root no folder of another user can be made: the folder of root is used instead")
@@ -28,7 +28,7 @@ func TestState_FolderOfAnotherUserIsNotUsed(t *testing.T) {
 	} else {
 		planted = "/"
 	}
-	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second) // Penstock served before
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second) // it once served
 	defer stop()
 	out, err := exec.CommandContext(ctx, binaries.penstock, "serve", "-f", s.Files, "--state", planted, "--picker",
 		local(s.picker)).CombinedOutput()

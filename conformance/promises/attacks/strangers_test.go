@@ -19,18 +19,18 @@ import (
 	"github.com/penstock-project/penstock/multicluster/federation"
 )
 
-// subscribe subscribes to the site's exports, with certificates and a first message; nil: a
-// member's. It returns the first response, or how the stream ends without one; with hold, it stays
-// to the stream's end.
+// subscribe subscribes to the site's exports, with certificates (nil: a member's) and a first
+// message. It returns the first response, or how the stream ended without one. With hold, it waits
+// for the stream's end.
 func (s *set) subscribe(ctx context.Context, certificates []tls.Certificate, message []byte,
 	hold bool) (*discoveryv3.DeltaDiscoveryResponse, error) {
 	if message == nil {
-		message, _ = proto.Marshal(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "exports"}) // encoding never fails
+		message, _ = proto.Marshal(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "exports"}) // cannot fail
 	}
 	return parties.Follow(ctx, s.self.Peer.Address, certificates, hold, message)
 }
 
-// A client of the members' port that is not a member reads nothing there, and takes nothing from
+// A client of the members' port that is not a member can read nothing, and takes nothing from
 // members.
 func TestClusterSet_StrangersLearnNothingAndCostNothing(t *testing.T) {
 	s := startSet(t, "", nil)
@@ -77,7 +77,7 @@ func TestClusterSet_StrangersLearnNothingAndCostNothing(t *testing.T) {
 	traffic.end()
 }
 
-// A member's requests are bounded too.
+// Requests of a member are bounded, too.
 func TestClusterSet_RequestsOfAMemberAreBounded(t *testing.T) {
 	s := startSet(t, "", nil)
 	traffic, before, peak := s.traffic(), s.rss(s.penstock), s.peak(s.penstock)
@@ -87,12 +87,12 @@ func TestClusterSet_RequestsOfAMemberAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, message := range map[string][]byte{
-		// a nonce
+		// in a nonce
 		"a large message": append(first[:len(first):len(first)],
 			append([]byte{0x32, 0x80, 0x80, 0x80, 0x20}, make([]byte, 64<<20)...)...),
-		// versions
+		// in versions
 		"millions of items": append(first[:len(first):len(first)], bytes.Repeat([]byte{0x2a, 0x00}, 7<<20)...),
-		// which the channel does not use
+		// in a field that the channel does not use
 		"names of resources": append(first[:len(first):len(first)], bytes.Repeat([]byte{0x1a, 0x00}, 1000)...),
 		"nonsense":           []byte(strings.Repeat("nonsense", 1000)),
 	} {

@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// JunkTokens opens streams of ADS, one after the other, each with a different JWT that no API
-// server has signed. If the server accepts a token, that is an error.
+// JunkTokens opens ADS streams one after another, each with a different JWT that no API server has
+// signed. It returns an error if the server accepts one.
 func JunkTokens(ctx context.Context, conn *grpc.ClientConn, streams int) error {
 	claims := base64.RawURLEncoding.EncodeToString(
 		fmt.Appendf(nil, `{"aud":["penstock.dev"],"exp":%d,"sub":"system:serviceaccount:default:default"}`,
@@ -26,7 +26,8 @@ func JunkTokens(ctx context.Context, conn *grpc.ClientConn, streams int) error {
 		if err == nil {
 			_, err = s.Recv()
 		}
-		// Unavailable: the server closes connections whose client does not authenticate in time.
+		// Unavailable is correct, too: the server closes connections that do not authenticate in
+		// time.
 		if c := status.Code(err); c != codes.PermissionDenied && c != codes.Unavailable {
 			return fmt.Errorf("token %d: %w", i, err)
 		}

@@ -17,9 +17,9 @@ type Uploads struct {
 	reads    sync.WaitGroup
 }
 
-// Stall sends HTTP/1.1 uploads of size bytes to a path, 16 at a time, each without its end. Every
-// other upload is chunked. Stall returns once each upload has stalled, or the server has ended it.
-// Call Close.
+// Stall sends HTTP/1.1 uploads of size bytes to a path, 16 at a time, all without their last byte.
+// Every other upload is chunked. It returns once each upload has stalled or was ended by the
+// server. Call Close.
 func Stall(ctx context.Context, address, path string, uploads, size int) (*Uploads, error) {
 	u := &Uploads{}
 	places := make(chan struct{}, 16)
@@ -33,7 +33,7 @@ func Stall(ctx context.Context, address, path string, uploads, size int) (*Uploa
 		}
 		u.conns = append(u.conns, conn)
 		u.reads.Go(func() {
-			if n, _ := conn.Read(make([]byte, 1<<10)); n > 0 { // until an answer, the connection's end, or Close
+			if n, _ := conn.Read(make([]byte, 1<<10)); n > 0 { // waits for an answer, the connection's end, or Close
 				u.answered.Add(1)
 			}
 		})

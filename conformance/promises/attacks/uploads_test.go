@@ -20,9 +20,9 @@ spec:
   picker: {body: Buffered}
 `
 
-// Once, 200 uploads of 32 MiB that stopped before their last byte filled Envoy's heap for up to an
-// hour, and every request of every route was answered 503. Envoy held the bodies for a model's
-// name, for a picker, or only for a retry.
+// 200 uploads of 32 MiB that stopped before their last byte once filled Envoy's heap for up to an
+// hour, so that all requests were answered 503. Envoy held the bodies for a model's name, for a
+// picker, or only for a retry.
 func TestUpload_StalledOnesLeaveOthersServed(t *testing.T) {
 	s := start(t, nil)
 	s.Write("by-model.yaml", modelRoute)
@@ -62,7 +62,7 @@ func TestUpload_StalledOnesLeaveOthersServed(t *testing.T) {
 	}
 }
 
-// Of HTTP/2 uploads without a declared length, Envoy's overload manager resets the largest.
+// Envoy's overload manager resets the largest HTTP/2 uploads without a declared length.
 func TestUpload_StalledHTTP2StreamsLeaveOthersServed(t *testing.T) {
 	s := start(t, nil)
 	s.Write("by-model.yaml", modelRoute)
@@ -94,8 +94,7 @@ func TestUpload_StalledHTTP2StreamsLeaveOthersServed(t *testing.T) {
 	streams.Wait()
 }
 
-// stream sends a body of unknown length over an HTTP/2 connection of its own, and closes it in the
-// end.
+// stream sends a body of unknown length on its own HTTP/2 connection, and closes it at the end.
 func (s *site) stream(body io.ReadCloser) error {
 	req, err := http.NewRequestWithContext(s.Context(), http.MethodPost, "http://"+local(s.gateway)+"/by-model", body)
 	if err != nil {

@@ -73,14 +73,14 @@ func oid(ids ...int) []byte {
 
 var null = []byte{0x05, 0x00}
 
-// The tags of strings and times.
+// Tags of strings and times.
 const (
 	utf8String, numericString, printableString, t61String, ia5String = 0x0c, 0x12, 0x13, 0x14, 0x16
 	utcTime, generalizedTime, visibleString                          = 0x17, 0x18, 0x1a
 	universalString, bmpString                                       = 0x1c, 0x1e
 )
 
-// certificate is the parts of a certificate, each encoded, in their order.
+// certificate has the encoded parts of a certificate, in order.
 type certificate struct {
 	version          []byte // nil: version 1
 	serial           []byte
@@ -88,16 +88,16 @@ type certificate struct {
 	issuer, subject  []byte
 	validity         []byte
 	key              []byte
-	unique           []byte // issuer's and subject's unique IDs
+	unique           []byte // unique IDs of issuer and subject
 	extensions       [][]byte
-	noExtensions     bool   // not even an empty list
-	more             []byte // bytes behind the fields
+	noExtensions     bool   // omit even the empty list
+	more             []byte // follows the fields
 	signature        []byte
-	tail             []byte // bytes behind the signature
-	after            []byte // bytes behind the certificate
+	tail             []byte // follows the signature
+	after            []byte // follows the certificate
 }
 
-// the attributes and extensions that are used
+// attributes and extensions in use
 var (
 	commonName       = oid(2, 5, 4, 3)
 	ecdsaWithSHA256  = seq(oid(1, 2, 840, 10045, 4, 3, 2))
@@ -113,7 +113,7 @@ func extension(id, value []byte) []byte { return seq(id, octets(value)) }
 
 func critical(id, value []byte) []byte { return seq(id, boolean(0xff), octets(value)) }
 
-// plain is a self-issued certificate of a host for a public key.
+// plain is a self-issued certificate of a host, for a public key.
 func plain(public []byte, authority bool) *certificate {
 	c := &certificate{
 		version:   tlv(0xa0, integer(2)),
@@ -154,6 +154,6 @@ func (c *certificate) pem() []byte {
 
 type sample struct {
 	name       string
-	chain, key []byte // certificate chain and key of a listener
-	bundle     []byte // bundle of CA certificates, instead of chain and key
+	chain, key []byte // a listener's certificate chain and key
+	bundle     []byte // CA bundle, in place of chain and key
 }

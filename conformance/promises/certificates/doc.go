@@ -1,8 +1,8 @@
 // Package certificates compares Penstock's check of users' certificates, keys and CA bundles with
-// the real Envoy: Penstock accepts all input that Envoy would accept unchanged, and Envoy accepts
-// all that Penstock sends. Penstock encodes PEM again, so it may accept PEM that Envoy would
-// reject.
+// the real Envoy: Penstock must accept all input that Envoy accepts, and Envoy must accept all that
+// Penstock sends. Penstock may accept more, because it encodes PEM again.
 //
-// A seeded corpus has each deviation alone and in pairs. Signatures are random bytes, because
-// neither side verifies them. Tests: go test ./promises/certificates (with the real Envoy).
+// A seeded corpus has each deviation from a valid input alone and in pairs. Signatures are random
+// bytes, because neither side verifies them. Tests: go test ./promises/certificates (with the real
+// Envoy).
 package certificates

@@ -11,7 +11,7 @@ type writing struct {
 	apply func(text []byte) []byte
 }
 
-// wrapped breaks the body of a block into lines of some columns.
+// wrapped breaks a block's body into lines of this many columns.
 func wrapped(columns int) func([]byte) []byte {
 	return func(b []byte) []byte {
 		first, rest, _ := bytes.Cut(b, []byte("-----\n"))
@@ -26,7 +26,7 @@ func wrapped(columns int) func([]byte) []byte {
 	}
 }
 
-// writings are deviations of PEM; other is another block.
+// writings returns deviations of PEM. other is another block.
 func writings(other []byte) []writing {
 	swap := func(old, by string) func([]byte) []byte {
 		return func(b []byte) []byte { return bytes.ReplaceAll(b, []byte(old), []byte(by)) }
@@ -101,8 +101,7 @@ func writings(other []byte) []writing {
 	}
 }
 
-// keyFiles are contents of a key's file other than a key in PKCS #8, with the kind of its
-// certificate.
+// keyFiles returns contents of a key's file other than PKCS #8, with the kind of the certificate.
 func (k keys) keyFiles() (out []struct {
 	name, kind string
 	text       []byte

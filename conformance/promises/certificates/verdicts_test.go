@@ -81,7 +81,7 @@ func corpus(t *testing.T, k keys, seed uint64) (out []sample) {
 
 type found struct {
 	problem string
-	sent    sample // sample that Envoy receives; empty if there is a problem
+	sent    sample // the sample that Envoy receives; empty if Penstock rejects it
 }
 
 func penstock(t *testing.T, s sample) found {
@@ -132,8 +132,8 @@ func penstock(t *testing.T, s sample) found {
 	return found{sent: sample{name: s.name, chain: secret.Chain, key: secret.Key}}
 }
 
-// envoy returns why Envoy rejects each of some samples; "" if it accepts one. Each is a listener of
-// its own, which binds nothing.
+// envoy returns, for each sample, why Envoy rejects it; "": it accepts it. Each sample is a
+// listener, which binds no port.
 func envoy(t *testing.T, k keys, samples []sample) []string {
 	t.Helper()
 	inline := func(text []byte) map[string]any { return map[string]any{"inline_bytes": text} }
@@ -203,10 +203,10 @@ func envoy(t *testing.T, k keys, samples []sample) []string {
 	return out
 }
 
-// rejected is a line of Envoy's log: the name of a listener, and why it is rejected.
+// rejected matches a line of Envoy's log: a listener's name, and why it is rejected.
 var rejected = regexp.MustCompile(`(?m)^(\d+): (.*)$`)
 
-// Penstock accepts what Envoy accepts; Envoy accepts what Penstock accepts and sends.
+// Penstock accepts what Envoy accepts, and Envoy accepts what Penstock sends.
 func TestCertificate_VerdictsAreEnvoys(t *testing.T) {
 	seed := uint64(1)
 	if text := os.Getenv("SEED"); text != "" {
@@ -247,7 +247,7 @@ func TestCertificate_VerdictsAreEnvoys(t *testing.T) {
 	}
 }
 
-// written is a sample for people, if it is short.
+// written prints a sample if it is short.
 func written(s sample) string {
 	if testing.Verbose() {
 		return strings.TrimSpace(string(s.chain) + string(s.bundle))

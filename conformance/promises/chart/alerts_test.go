@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/monitoring"
 )
 
-// alertCase has a series, as promtool writes it, that fires an alert, and one of the same metric
-// that does not. The labels are the alert's; value is what its summary shows.
+// alertCase has two series of a metric in promtool's notation: one that fires an alert, and one
+// that does not. labels are the alert's; its summary shows value.
 type alertCase struct {
 	fires, calm string
 	labels      map[string]string
@@ -82,7 +82,7 @@ type rulesTest struct {
 	Tests     []any    `json:"tests"`
 }
 
-// of adds a test of one alert: with these series, it fires with the labels, once for each.
+// of adds a test of one alert. With these series it must fire once for each element of fires.
 func (f *rulesTest) of(name string, series []string, fires []any) {
 	var inputs []any
 	for _, text := range series {
@@ -115,7 +115,7 @@ func rulesOfChart(t *testing.T) *rulesTest {
 	return &rulesTest{RuleFiles: []string{rules}, Interval: "1m"}
 }
 
-// expected returns what promtool expects of an alert with these labels and value.
+// expected returns promtool's expectation for an alert with these labels and value.
 func expected(a monitoring.Alert, labels map[string]string, value string) any {
 	all := map[string]string{"severity": a.Severity}
 	summary := strings.ReplaceAll(a.Summary, "{{ $value }}", value)
@@ -151,8 +151,8 @@ func promtool(t *testing.T, args ...string) {
 	}
 }
 
-// Prometheus evaluates each rule of the chart: it fires for a series with the problem, with a
-// summary that names it, and not for one without.
+// Prometheus evaluates each rule of the chart. It must fire for a series with the problem, with a
+// summary that names it, and not for a series without.
 func TestAlerts_FireForTheirProblemAlone(t *testing.T) {
 	f := rulesOfChart(t)
 	promtool(t, "check", "rules", f.RuleFiles[0])
@@ -172,8 +172,8 @@ func TestAlerts_FireForTheirProblemAlone(t *testing.T) {
 	f.run(t)
 }
 
-// One Prometheus often scrapes several installations, and several replicas of each. An alert about
-// an installation joins its replicas and no others.
+// A Prometheus often scrapes several installations, with several replicas each. An alert about an
+// installation must join its replicas only.
 func TestAlerts_JoinReplicasAndSeparateInstallations(t *testing.T) {
 	const west = `,member="west"`
 	at := func(metric, namespace, pod, more, values string) string {
@@ -216,7 +216,7 @@ func TestAlerts_JoinReplicasAndSeparateInstallations(t *testing.T) {
 	f.run(t)
 }
 
-// Prometheus parses each query of the dashboards, with a value for the variables of Grafana.
+// Prometheus must parse each query of the dashboards, with values for Grafana's variables.
 func TestDashboards_QueriesParse(t *testing.T) {
 	var rules []any
 	for _, d := range monitoring.Dashboards() {
@@ -247,7 +247,7 @@ func TestDashboards_QueriesParse(t *testing.T) {
 	}
 }
 
-// each calls f with each query in a decoded dashboard.
+// each calls f with each query of a decoded dashboard.
 func each(value any, f func(query string)) {
 	switch v := value.(type) {
 	case []any:

@@ -30,7 +30,7 @@ const (
 		"installed before: see the README.\n"
 )
 
-// byHelm matches what only Helm adds.
+// byHelm matches the label that only Helm adds.
 var byHelm = regexp.MustCompile(`\n *app\.kubernetes\.io/managed-by: Helm`)
 
 func TestChart_Lints(t *testing.T) {
@@ -107,8 +107,8 @@ func TestChart_AnyValuesRenderValidObjects(t *testing.T) {
 	}
 }
 
-// In a namespaced install no rule of the ClusterRole is about objects of routes or fleets, and no
-// Secret of another namespace can be read.
+// In a namespaced installation, the ClusterRole has no rule about objects of routes or fleets, and
+// Secrets of other namespaces cannot be read.
 func TestChart_WatchNamespacesNeedsNoPermissionElsewhere(t *testing.T) {
 	all := allRules(t, render(t, nil))[""]
 	some := allRules(t, render(t, map[string]any{"watchNamespaces": []any{"a", "b"}}))
@@ -141,7 +141,7 @@ func TestChart_WatchNamespacesNeedsNoPermissionElsewhere(t *testing.T) {
 	}
 }
 
-// allRules returns the rules of roles by namespace; "" has the ClusterRole's.
+// allRules returns the rules of roles by namespace; "" stands for the ClusterRole.
 func allRules(t *testing.T, documents []document) map[string][]rbacv1.PolicyRule {
 	t.Helper()
 	out := map[string][]rbacv1.PolicyRule{}
@@ -158,7 +158,7 @@ func allRules(t *testing.T, documents []document) map[string][]rbacv1.PolicyRule
 func TestChart_ImageByDigest(t *testing.T) {
 	digest := "sha256:" + strings.Repeat("0", 64)
 	for _, d := range render(t, map[string]any{"image": "example.com/penstock:1@" + digest}) {
-		// its own, and --penstock-image
+		// its own image, and --penstock-image
 		if strings.HasSuffix(d.file, "deployment.yaml") &&
 			strings.Count(d.text, "example.com/penstock:1@"+digest) != 2 {
 			t.Errorf("got\n%s\nwant the digest twice", d.text)
@@ -166,10 +166,9 @@ func TestChart_ImageByDigest(t *testing.T) {
 	}
 }
 
-// A rule for an unknown kind would puzzle a reviewer of Penstock's permissions.
+// A rule for an unknown kind would mislead a reviewer of Penstock's permissions.
 func TestRBAC_RulesNameExistingKinds(t *testing.T) {
-	// kinds that the extension's releases have in this group, and the files of kinds in today's
-	// group
+	// earlier names of kinds, whose CRDs have files under the current names
 	former := map[string]string{
 		"inference.networking.x-k8s.io_inferencepools":         "inference.networking.k8s.io_inferencepools",
 		"inference.networking.x-k8s.io_inferencemodelrewrites": "llm-d.ai_inferencemodelrewrites",
@@ -246,7 +245,7 @@ func TestChart_RecordAndKVEventsReachProcess(t *testing.T) {
 	}
 }
 
-// resources is the only place of the limit: the pod passes it to the process.
+// The limit is only in resources. The pod passes it to the process.
 func TestChart_MemoryLimitReachesProcess(t *testing.T) {
 	for file, values := range map[string]map[string]any{
 		"/deployment.yaml": nil,
@@ -279,7 +278,7 @@ func TestChart_MemoryLimitReachesProcess(t *testing.T) {
 	}
 }
 
-// check decodes an object strictly, if its kind is Kubernetes' own, and returns its kind.
+// check decodes an object, strictly if its kind is Kubernetes' own, and returns its kind.
 func check(t *testing.T, d document) string {
 	t.Helper()
 	var typed struct {
@@ -309,14 +308,13 @@ func check(t *testing.T, d document) string {
 
 type document struct{ file, text string }
 
-// render returns the objects of the chart with some values, in the order in which Helm installs
-// them.
+// render returns the chart's objects for these values, in the order in which Helm installs them.
 func render(t *testing.T, values map[string]any) (out []document) {
 	t.Helper()
 	return renderChart(t, chartDir, "penstock", system, values)
 }
 
-// renderChart does so for any chart, as a release in a namespace.
+// renderChart is render for any chart, as a release in a namespace.
 func renderChart(t *testing.T, dir, release, namespace string, values map[string]any) (out []document) {
 	t.Helper()
 	const source = "# Source: "

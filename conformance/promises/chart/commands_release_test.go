@@ -39,9 +39,8 @@ metadata: {name: qwen}
 spec: {selector: {matchLabels: {app: vllm}}, targetPorts: [{number: 8000}]}
 ---` + qwen
 
-// Without -f the commands find the pods of both replicas by the kubeconfig. Each replica has the
-// Envoys that are connected to it, and the picks that they have asked it for: a command that
-// queries only one of them shows half of them.
+// Without -f the commands find the pods of both replicas through the kubeconfig. Each replica only
+// knows its own Envoys and picks, so a command that queried one replica would show half of them.
 func TestCommands_JoinBothReplicas(t *testing.T) {
 	c := startCommands(t)
 	t.Run("status", c.status)
@@ -53,7 +52,7 @@ func TestCommands_JoinBothReplicas(t *testing.T) {
 type commands struct {
 	lab     *lab.Lab
 	place   labtest.Place
-	address string // address of the Gateway
+	address string // the Gateway's address
 	home    string
 }
 
@@ -90,7 +89,8 @@ func startCommands(t *testing.T) *commands {
 	return c
 }
 
-// spread deletes proxies until each replica has one. The Service connects a new one to any replica.
+// spread deletes proxies until each replica has one. The Service connects each new proxy to any
+// replica.
 func (c *commands) spread(t *testing.T) {
 	t.Helper()
 	p := c.place
@@ -122,7 +122,7 @@ func unless(ok bool, err error) error {
 	return err
 }
 
-// metric returns the sum of a metric's series by the replica's pod.
+// metric returns the sums of a metric's series, by the replica's pod.
 func (c *commands) metric(t *testing.T, name string) map[string]int {
 	t.Helper()
 	pods, err := c.place.CoreV1().Pods(system).List(t.Context(),
@@ -204,7 +204,7 @@ func (c *commands) status(t *testing.T) {
 	}
 }
 
-// explain finds picks by their ID, whichever replica has made them.
+// explain finds picks by ID, whichever replica made them.
 func (c *commands) explain(t *testing.T) {
 	url := "http://" + c.address + "/v1/chat/completions"
 	var ids []string
@@ -308,8 +308,8 @@ func (c *commands) everywhere(t *testing.T) {
 	}
 }
 
-// permissions checks the error for each missing permission, and that the documented ones suffice.
-// The kubeconfig names files, as minikube's does.
+// permissions checks the error for each missing permission, and that the documented ones are
+// enough. The kubeconfig names files, as minikube's does.
 func (c *commands) permissions(t *testing.T) {
 	p := c.place
 	_, err := p.CoreV1().ServiceAccounts(p.Namespace).Create(t.Context(),

@@ -22,8 +22,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/labtest"
 )
 
-// The API server accepts each object of each chart, with default values and with others: schemas,
-// validation and admission of its own, and CEL of our CRDs and our admission policy.
+// The API server accepts each object of each chart, with default and with other values. This tests
+// schemas, validation, admission, and the CEL of Penstock's CRDs and admission policy.
 func TestCharts_APIServerAcceptsEveryObject(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()

@@ -35,8 +35,8 @@ metadata: {name: gw}
 spec: {gatewayClassName: penstock, listeners: [{name: http, port: 80, protocol: HTTP}]}
 `
 
-// The chart installs a processor, a router, a token store and workers, which answer each branch of
-// the proposal's diagram, also while one of them is away. The test plays the endpoint picker.
+// The chart installs a processor, a router, a token store and workers. They answer each branch of
+// the proposal's diagram, also while one of them is missing. The test plays the endpoint picker.
 func TestExternalHelm_EachBranchIsServed(t *testing.T) {
 	e := installExternal(t)
 	if err := installed.Apply(t.Context(), e.p.REST, e.p.Namespace, []byte(assisted)); err != nil {
@@ -216,8 +216,8 @@ func (e *externalRelease) ask(text string, route bool) (a processed, err error) 
 	return a, nil
 }
 
-// routes waits until the router has the workers, whose names in DNS are some seconds old, and both
-// processes of the processor call it. The processor's Service may still lead to a pod that is gone.
+// routes waits until the router has the workers, whose DNS names are some seconds old, and both
+// processes of the processor call it. The processor's Service may still lead to a deleted pod.
 func (e *externalRelease) routes() {
 	e.t.Helper()
 	e.p.Until("the router chooses a worker", func(context.Context) error {
@@ -231,8 +231,8 @@ func (e *externalRelease) routes() {
 	})
 }
 
-// expect checks an answer's form: with a worker, which must be a ready one, and with a key or the
-// token IDs.
+// expect checks an answer's form. With worker it names a ready one, and with key it has a key
+// instead of token IDs.
 func (e *externalRelease) expect(branch string, a processed, worker, key bool) {
 	e.t.Helper()
 	if (a.Worker != "") != worker || (a.Key != "") != key || (a.Value != "") == key {
@@ -243,7 +243,7 @@ func (e *externalRelease) expect(branch string, a processed, worker, key bool) {
 	}
 }
 
-// served sends a chat to a worker with the processor's answer, and checks the source of the
+// served sends a chat with the processor's answer to a worker, and checks the source of the
 // worker's token IDs.
 func (e *externalRelease) served(branch, worker, text string, a processed, from string) {
 	e.t.Helper()
@@ -260,7 +260,7 @@ func (e *externalRelease) served(branch, worker, text string, a processed, from 
 	if err := json.Unmarshal(answer, &usage); err != nil {
 		e.t.Fatalf("%s: %s: %v", branch, answer, err)
 	}
-	// The sentence has nine words, and ten tokens in o200k_base; the processor's line begins with
+	// The sentence has nine words, and ten tokens in o200k_base. The processor's line begins with
 	// "user: ".
 	words := len(strings.Fields(text))
 	if got := response.Header.Get("x-tokens-from"); got != from ||

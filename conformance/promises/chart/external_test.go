@@ -132,7 +132,7 @@ func TestExternalChart_ProgramsFindOneAnother(t *testing.T) {
 	}
 }
 
-// A list of token IDs is a tenant's prompt: only the processor and the workers reach the store.
+// Token IDs contain a tenant's prompt, so only the processor and the workers may reach the store.
 func TestExternalChart_OnlyProcessorAndWorkersReachTokenStore(t *testing.T) {
 	for name, c := range map[string]struct {
 		values  map[string]any

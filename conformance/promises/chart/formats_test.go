@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A value of the wrong form would end the processes at their start, or have no effect; helm install
-// names the value instead.
+// A value of an invalid form would end the processes at their start, or have no effect. helm
+// install reports the value instead.
 func TestFormats_InvalidValueIsNamed(t *testing.T) {
 	t.Parallel()
 	for dir, values := range map[string]map[string]string{
@@ -48,7 +48,7 @@ func TestFormats_InvalidValueIsNamed(t *testing.T) {
 	}
 }
 
-// The chart accepts all forms that the flags accept.
+// The chart accepts every form that the flags accept.
 func TestFormats_ValidValuesRender(t *testing.T) {
 	t.Parallel()
 	for _, set := range []string{

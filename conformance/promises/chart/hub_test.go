@@ -17,10 +17,10 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/labtest"
 )
 
-// A hub and three clusters: the first one has a pool with a picker of its own and no control plane,
-// the second one Penstock's gateway without a ClusterSet, the third one nothing at all. The pool is
-// annotated, and serves the gateway's requests; the hub is killed, and started again, and a change
-// reaches the importers; the annotation goes, and so do the imports.
+// The first of three clusters has a pool with its own picker but no control plane, the second a
+// Gateway of Penstock without a ClusterSet, and the third nothing. The annotated pool serves the
+// Gateway's requests. The hub is killed and started again, and a change reaches the importers.
+// Without the annotation the imports disappear.
 func TestHub_PoolServesTheGatewayOfAClusterThatKnowsNoOther(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -91,7 +91,7 @@ func (m *member) importOf(ctx context.Context, cluster string) error {
 	return condition(clusters[0].(map[string]any), "Ready", "True", "")
 }
 
-// exportedByHub returns nil if the pool has the condition Exported of a hub.
+// exportedByHub returns nil if the pool has a hub's condition Exported.
 func (m *member) exportedByHub(ctx context.Context, status, reason string) error {
 	u, err := m.pools.Get(ctx, "chat", metav1.GetOptions{})
 	if err != nil {

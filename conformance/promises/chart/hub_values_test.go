@@ -20,8 +20,8 @@ var hubValues = map[string]any{"hub": map[string]any{
 		"plugins": map[string]any{"image": map[string]any{"reference": "plugins:1"}}},
 }}
 
-// The hub is a workload of its own: it has neither Penstock's permissions nor its traffic, and is
-// as confined.
+// The hub is a separate workload. It lacks Penstock's permissions and traffic, and is confined as
+// strictly.
 func TestChart_HubHasPodsAndPermissionsOfItsOwn(t *testing.T) {
 	var own, hub appsv1.Deployment
 	var service corev1.Service
@@ -90,8 +90,8 @@ func TestChart_HubHasPodsAndPermissionsOfItsOwn(t *testing.T) {
 	}
 }
 
-// Values of an earlier chart are an error with a fix: Helm ignores values that no template reads,
-// and the clusters would have no connection to each other.
+// Values of an earlier chart are an error with a fix. Otherwise Helm would ignore them, and the
+// clusters would lose their connection.
 func TestChart_HubThatRelayedNamesWhatToWriteInstead(t *testing.T) {
 	hub := map[string]any{
 		"enabled": true, "kubeconfigs": map[string]any{"secret": map[string]any{"secretName": "members"}},

@@ -50,7 +50,7 @@ func (m *member) address() (address string) {
 	return address
 }
 
-// in are objects of a namespace, or cluster-scoped objects without one.
+// in returns a namespace's objects, or cluster-scoped objects.
 func (m *member) in(namespace, group, version, plural string) dynamic.ResourceInterface {
 	m.Helper()
 	client, err := dynamic.NewForConfig(m.REST)
@@ -61,7 +61,7 @@ func (m *member) in(namespace, group, version, plural string) dynamic.ResourceIn
 		Namespace(namespace)
 }
 
-// startLab starts a lab in a new folder with a short path, until the end of the test.
+// startLab starts a lab, until the test ends, in a new folder with a short path.
 func startLab(ctx context.Context, t *testing.T, name string, config lab.Config) (l *lab.Lab, dir string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", name)
@@ -140,7 +140,8 @@ func (m *member) patch(annotation, value string) {
 	}
 }
 
-// exported returns nil if the pool has the condition Exported of our multi-cluster controller.
+// exported returns nil if the pool has the condition Exported of Penstock's multi-cluster
+// controller.
 func (m *member) exported(ctx context.Context, status, reason string) error {
 	u, err := m.pools.Get(ctx, "chat", metav1.GetOptions{})
 	if err != nil {
@@ -156,7 +157,7 @@ func (m *member) exported(ctx context.Context, status, reason string) error {
 	return fmt.Errorf("parents: got %v, want one of the multicluster controller", parents)
 }
 
-// imported returns nil if the import's status is like in the seed's manifests.
+// imported returns nil if the import has a status as in the seed's manifests.
 func (m *member) imported(ctx context.Context) error {
 	u, err := m.imports.Get(ctx, "chat", metav1.GetOptions{})
 	if err != nil {
@@ -196,7 +197,7 @@ func condition(in map[string]any, typ, status, reason string) error {
 	return fmt.Errorf("%s: got %v, want %s (%s)", typ, list, status, reason)
 }
 
-// killLeader ends the process that leads, and returns once another process does.
+// killLeader kills the leader, and returns once another process leads.
 func (m *member) killLeader() {
 	m.Helper()
 	leader := func(ctx context.Context) (string, int32, error) {
@@ -226,7 +227,7 @@ func (m *member) killLeader() {
 	})
 }
 
-// nothingForbidden checks that the permissions of the chart suffice.
+// nothingForbidden checks that the chart's permissions are enough.
 func (m *member) nothingForbidden() {
 	m.Helper()
 	for _, pod := range m.processes() {

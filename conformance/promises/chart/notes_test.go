@@ -20,7 +20,8 @@ func notes(t *testing.T, dir, release, namespace string, values map[string]any) 
 	return text
 }
 
-// A reader of the notes copies the commands: they name this release, its namespace and its class.
+// Readers copy commands from the notes, so these must name the release, its namespace and its
+// class.
 func TestNotes_CommandsAreThoseOfTheRelease(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -67,7 +68,7 @@ func TestNotes_CommandsAreThoseOfTheRelease(t *testing.T) {
 	}
 }
 
-// pagesExist checks the links to pages of the release, and their anchors.
+// pagesExist checks that links to pages of the release, with anchors, have targets.
 func pagesExist(t *testing.T, text string) {
 	t.Helper()
 	links := regexp.MustCompile(`/blob/v[0-9.]+/(\S+?\.md)(?:#([a-z-]+))?(?:\s|$|[).])`).FindAllStringSubmatch(text, -1)

@@ -60,8 +60,8 @@ const epp = `config: |
     plugins: [{pluginRef: queue-scorer}, {pluginRef: prefix-cache-scorer, weight: 2}]
 `
 
-// The release's Service is the picker of the release's pool, which fails closed: a served request
-// proves a pick there. Its probes, its Role and its ConfigMap suffice.
+// The release's Service is the picker of the release's pool. The pool fails closed, so a served
+// request proves a pick there. The release's probes, Role and ConfigMap are enough.
 func TestPickerHelm_ReleasePicksForAGateway(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -117,7 +117,8 @@ func TestPickerHelm_ReleasePicksForAGateway(t *testing.T) {
 	served := func(what string) {
 		t.Helper()
 		p.Until(what, func(ctx context.Context) error { _, err := chat(ctx); return err })
-		// A control plane probes a picker once after it has connected, and that is a pick, too.
+		// A control plane probes a picker once after it has connected, and the probe counts as a
+		// pick.
 		p.Until(what+": there are as many picks as requests", func(context.Context) error {
 			before := picks(t, p)
 			for range requests {
@@ -133,13 +134,13 @@ func TestPickerHelm_ReleasePicksForAGateway(t *testing.T) {
 	}
 	served("the release picks")
 
-	// Without TLS, and with one replica: the Service's appProtocol follows, and Envoy with it.
+	// Without TLS and with one replica: the Service's appProtocol changes, and Envoy follows it.
 	release("upgrade", "--set", "tls.enabled=false,replicas=1")
 	p.RolledOut(p.Namespace, "qwen-epp")
 	served("without TLS")
 }
 
-// picks is how often the picker's pods have picked, by the pages of their metrics.
+// picks returns how often the picker's pods have picked, by their metrics.
 func picks(t *testing.T, p labtest.Place) (sum int) {
 	t.Helper()
 	pods, err := p.CoreV1().Pods(p.Namespace).List(t.Context(),

@@ -19,7 +19,7 @@ const pickerDir = "../../../manifests/charts/picker"
 // servers is the chart's required value: the labels of the model servers.
 var servers = map[string]any{"selector": map[string]any{"app": "vllm"}}
 
-// picker renders the picker's chart as release qwen, by kind and name.
+// picker renders the picker's chart as release qwen, keyed by kind and name.
 func picker(t *testing.T, values map[string]any) objects {
 	t.Helper()
 	out := objects{}
@@ -89,7 +89,7 @@ func TestPickerChart_AnyValuesRenderValidObjects(t *testing.T) {
 	}
 }
 
-// The release's parts find one another, and match llm-d's EPP: ports, probes, TLS.
+// The release's parts match one another and llm-d's EPP in ports, probes and TLS.
 func TestPickerChart_PortsAndProbesAreThoseOfAnEPP(t *testing.T) {
 	got := picker(t, map[string]any{"pool": servers, "config": "kind: EndpointPickerConfig\n"})
 	var pool inferencev1.InferencePool
@@ -161,7 +161,8 @@ func TestPickerChart_RoleReadsOneNamespaceAlone(t *testing.T) {
 	}
 }
 
-// Replicas with a certificate each reach the others by the names that a StatefulSet gives them.
+// Each replica has its own certificate, and reaches the others by the names that a StatefulSet
+// gives them.
 func TestPickerChart_PeersAreThePodsOfAStatefulSet(t *testing.T) {
 	var set appsv1.StatefulSet
 	var policy networkingv1.NetworkPolicy

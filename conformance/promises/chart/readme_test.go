@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// A chart's archive has its README, which names files and pages of this release, and values that
-// exist.
+// A chart's archive has its README. It must name existing values, and files and pages of this
+// release.
 func TestReadme_NamesFilesPagesAndValuesOfTheRelease(t *testing.T) {
 	t.Parallel()
 	for _, c := range charts() {
@@ -49,7 +49,8 @@ func TestReadme_NamesFilesPagesAndValuesOfTheRelease(t *testing.T) {
 	}
 }
 
-// Beside the inference extension's CRDs, Helm alone installs nothing: the CRDs are applied before.
+// If the inference extension's CRDs are installed, Helm alone installs no CRDs, so they are applied
+// first.
 func TestReadme_CRDsComeBeforeTheChart(t *testing.T) {
 	t.Parallel()
 	readme := string(charts()[0].read(t, "README.md"))

@@ -52,8 +52,8 @@ metadata: {name: gw}
 spec: {gatewayClassName: penstock, listeners: [{name: http, port: 80, protocol: HTTP}]}
 `
 
-// replaceCRDs applies a chart's CRDs: Helm does not replace existing ones, and our CRD has more
-// fields than the inference extension's.
+// replaceCRDs applies a chart's CRDs: Helm does not replace existing ones, and Penstock's CRD has
+// more fields than the inference extension's.
 func replaceCRDs(t *testing.T, p labtest.Place, chart string) {
 	t.Helper()
 	files, err := filepath.Glob(chart + "/crds/*.yaml")
@@ -95,8 +95,8 @@ func TestHelm_ReleaseInstallsUpgradesAndUninstalls(t *testing.T) {
 	r.replicas(1, "--memory-limit=536870912")
 	r.served()
 
-	// Limited to a namespace, Penstock follows its objects, and ignores all others. Its writes pass
-	// the admission policy.
+	// Limited to a namespace, Penstock ignores the objects of all others. Its writes pass the
+	// admission policy.
 	release("upgrade", chartDir, "--set", "replicas=1,watchNamespaces={"+p.Namespace+"}")
 	r.replicas(1, "--watch-namespaces="+p.Namespace)
 	if _, err := p.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().
@@ -189,8 +189,8 @@ func (r *releases) clients() {
 	r.fleets = resources("penstock.dev", "v1alpha1", "envoyfleets")
 }
 
-// replicas checks that n processes of Penstock are ready, which Helm has waited for, and that they
-// have an argument.
+// replicas checks that n processes of Penstock, for which Helm has waited, are ready and have an
+// argument.
 func (r *releases) replicas(n int32, arg string) {
 	r.place.Helper()
 	p := r.place

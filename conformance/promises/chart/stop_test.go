@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// A process that the kubelet kills while its last picks go on loses counts of requests and keeps
-// its Lease until it expires.
+// If the kubelet kills a process during its last picks, counts of requests are lost, and the Lease
+// stays until it expires.
 func TestChart_GracePeriodExceedsStopTimeout(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/reference/penstock-serve.md")
 	if err != nil {

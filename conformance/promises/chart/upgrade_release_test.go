@@ -31,8 +31,8 @@ var rounds = flag.Int("rounds", 5, "upgrades by Helm, each followed by a rollbac
 // earlierTag is the tag of the earlier version's image.
 const earlierTag = "earlier"
 
-// busy is a pool that fails closed, so a lost pick is a lost request, and a Service of the same
-// servers.
+// busy is a pool that fails closed, so that a lost pick is a lost request, and a Service of the
+// same servers.
 const busy = `
 apiVersion: apps/v1
 kind: Deployment
@@ -89,13 +89,13 @@ spec:
   listeners: [{name: http, port: 80, protocol: HTTP}]
 `
 
-// The version before, which conformance/features/upgrade.txt names, is installed by its own chart.
-// Helm upgrades it to this version and rolls it back, again and again. Each time, all replicas and
-// all proxies are replaced. No request fails, and all objects keep their fields.
+// conformance/features/upgrade.txt names the earlier version, which its own chart installs. Helm
+// upgrades it to this version and rolls it back, repeatedly. Each time, all replicas and proxies
+// are replaced. No request fails, and all objects keep their fields.
 //
 // In every second round the CRDs change before the upgrade, as docs/upgrades.md advises. In the
 // others they change after it, because Helm does not upgrade CRDs and users forget them. After a
-// rollback the earlier ones are applied again, as Flux and Argo CD do.
+// rollback the earlier CRDs are applied again, as Flux and Argo CD do.
 func TestUpgrade_HelmUpgradesAndRollsBackUnderLoad(t *testing.T) {
 	commit, err := os.ReadFile("../../features/upgrade.txt")
 	if err != nil {
@@ -160,7 +160,7 @@ func (u *upgrades) helm(args ...string) {
 		(2*labtest.Timeout).String())...)
 }
 
-// start waits until the Gateway serves, and then sends requests: to the Service, to the pool, and
+// start waits until the Gateway serves. Then it sends requests to the Service and to the pool, and
 // for streamed answers, each on new and on persistent connections.
 func (u *upgrades) start() {
 	u.place.Helper()
@@ -193,7 +193,7 @@ func (u *upgrades) start() {
 	}
 }
 
-// send makes a request and reads the whole response, which must be 200 and end with a text.
+// send makes a request and reads the whole response. It must be 200 and end with the text end.
 func send(ctx context.Context, client *http.Client, method, url, body, end string) error {
 	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
@@ -218,8 +218,8 @@ func send(ctx context.Context, client *http.Client, method, url, body, end strin
 	return nil
 }
 
-// rolledOut waits until all replicas and proxies are of a version, the earlier one or this one, and
-// until more requests are answered. The Gateway must keep its address.
+// rolledOut waits until all replicas and proxies run one version, the earlier one or this one, and
+// further requests were answered. The Gateway must keep its address.
 func (u *upgrades) rolledOut(earlier bool) {
 	u.place.Helper()
 	p := u.place
@@ -250,7 +250,7 @@ func (u *upgrades) rolledOut(earlier bool) {
 	})
 }
 
-// specs returns the spec of each object of the test that Helm does not manage.
+// specs returns the specs of the test's objects, which Helm does not manage.
 func (u *upgrades) specs() map[string]any {
 	u.place.Helper()
 	client, err := dynamic.NewForConfig(u.place.REST)

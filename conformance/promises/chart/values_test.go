@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// charts are the charts with values for each release, that differ from the default for every value.
+// charts returns the charts, each with releases whose values together differ from every default.
 func charts() []chart {
 	digest := "sha256:" + strings.Repeat("0", 64)
 	peer := []any{map[string]any{"namespaceSelector": map[string]any{}}}
@@ -88,7 +88,7 @@ func charts() []chart {
 
 type chart struct {
 	dir, namespace string
-	// most has another value for each of values.yaml that is no switch.
+	// most has another value for each of values.yaml that is not a switch.
 	most map[string]any
 }
 
@@ -103,8 +103,8 @@ func (c chart) read(t *testing.T, name string) []byte {
 	return raw
 }
 
-// leaves returns the paths of values: maps of names that users choose, and Kubernetes' own, are
-// values.
+// leaves returns the paths of values. A map with keys that users choose, or Kubernetes' own, is one
+// value.
 func leaves(values map[string]any) (out []string) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		inner, ok := values[key].(map[string]any)
@@ -142,7 +142,7 @@ func (c chart) defaults(t *testing.T) map[string]any {
 	return values
 }
 
-// A value that no template reads is a setting without effect.
+// A value that no template reads would be a setting without effect.
 func TestValues_TemplatesReadEveryValue(t *testing.T) {
 	t.Parallel()
 	for _, c := range charts() {
@@ -156,7 +156,7 @@ func TestValues_TemplatesReadEveryValue(t *testing.T) {
 		}
 		for _, leaf := range leaves(c.defaults(t)) {
 			group, name, _ := strings.Cut(leaf, ".")
-			// The external chart has one template for the pods of all programs.
+			// In the external chart, one template makes the pods of all programs.
 			shared := strings.Contains(templates, `"values" .Values.`+group+" ") &&
 				regexp.MustCompile(`\.values\.`+name+`\b`).MatchString(templates)
 			if !shared && !regexp.MustCompile(`\.Values\.`+regexp.QuoteMeta(leaf)+`\b`).MatchString(templates) {
@@ -166,7 +166,7 @@ func TestValues_TemplatesReadEveryValue(t *testing.T) {
 	}
 }
 
-// The values that releases are tried with have another value for each default but switches.
+// The releases have another value for each default, except for switches.
 func TestValues_TriedWithEveryValue(t *testing.T) {
 	t.Parallel()
 	for _, c := range charts() {
@@ -183,7 +183,7 @@ func TestValues_TriedWithEveryValue(t *testing.T) {
 	}
 }
 
-// The schema and values.yaml have the same values: Helm rejects others, by their names.
+// The schema has the values of values.yaml, because Helm rejects others by name.
 func TestValues_SchemaHasEveryValue(t *testing.T) {
 	t.Parallel()
 	for _, c := range charts() {
@@ -205,7 +205,7 @@ func TestValues_SchemaHasEveryValue(t *testing.T) {
 			return out
 		}
 		got := slices.DeleteFunc(inSchema(schema, ""), func(path string) bool {
-			return path == "global" || path == "hub.members" // global is Helm's; hub.members has an error that explains
+			return path == "global" || path == "hub.members" // global is Helm's; hub.members has an explaining error
 		})
 		if want := leaves(c.defaults(t)); !slices.Equal(got, want) {
 			t.Errorf("chart %s: the schema has\n%v\nwant the values of values.yaml\n%v", c.name(), got, want)
@@ -227,7 +227,7 @@ func TestValues_SchemaHasEveryValue(t *testing.T) {
 	}
 }
 
-// Each value has a comment in values.yaml: in the line above, or by its name in a comment above.
+// A comment in values.yaml documents each value: in the line above, or by the value's name.
 func TestValues_EveryValueIsDocumented(t *testing.T) {
 	t.Parallel()
 	line := regexp.MustCompile(`^( *)([A-Za-z]+):`)

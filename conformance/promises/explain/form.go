@@ -16,7 +16,7 @@ type Form struct {
 	Version              string
 }
 
-// Form draws a request. Most requests fit a match, or nearly fit a match.
+// Form draws a request. Most requests match a route, or nearly do.
 func (g *Grammar) Form() Form {
 	m := pick(g, g.matches)
 	f := Form{Method: m.Method, Version: "1.1", Host: g.host(m.host)}
@@ -103,7 +103,7 @@ func (g *Grammar) path(match *path) string {
 }
 
 func (g *Grammar) spoil(p string) string {
-	at := g.IntN(len(p)) + 1 // most paths keep their first slash
+	at := g.IntN(len(p)) + 1 // usually after the first slash
 	insert := func(text string) string { return p[:at] + text + p[at:] }
 	switch g.IntN(10) {
 	case 0, 1:
@@ -167,7 +167,7 @@ func (g *Grammar) header(f *Form, match value) {
 	}
 	switch match.Name {
 	case "host", "transfer-encoding", "connection":
-		return // the host is drawn, and the other headers would change the framing
+		return // host is drawn elsewhere, and the others would change the framing
 	case "upgrade":
 		f.Header = append(f.Header,
 			[2]string{"connection", pick(g, []string{"Upgrade", "keep-alive, Upgrade", "upgrade"})})
@@ -175,7 +175,7 @@ func (g *Grammar) header(f *Form, match value) {
 	case "expect":
 		return // the body would have to wait for a response
 	case "x_under":
-		if !g.chance(15) { // these headers are all rejected
+		if !g.chance(15) { // Envoy rejects all such headers
 			return
 		}
 	}
@@ -194,7 +194,7 @@ func (g *Grammar) header(f *Form, match value) {
 
 func (g *Grammar) body(f *Form) {
 	upgrade := slices.ContainsFunc(f.Header, func(h [2]string) bool { return strings.EqualFold(h[0], "upgrade") })
-	if upgrade { // with another method, the body would not end
+	if upgrade { // the body of another method would not end
 		f.Method = "GET"
 	}
 	if f.Method != "POST" && f.Method != "PUT" {

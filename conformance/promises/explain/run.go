@@ -25,14 +25,14 @@ import (
 // Config configures a comparison.
 type Config struct {
 	Penstock, Envoy string // the binaries
-	Dir             string // short, because sockets are in it
+	Dir             string // with a short path, because it has sockets
 	Seed            uint64
 	Forms           int // number of requests
 	Commands        int // requests that penstock explain also explains
 }
 
-// Difference is a request for which explain and Envoy differ. Envoy and Explained are the name of a
-// route, or a status.
+// Difference is a request for which explain and Envoy differ. Envoy and Explained are each the name
+// of a route, or a status.
 type Difference struct {
 	Form             Form
 	Envoy, Explained string
@@ -55,7 +55,7 @@ type rig struct {
 
 type sent struct {
 	form      Form
-	id        string // x-request-id; "" if the connection manager has answered
+	id        string // x-request-id; "" if Envoy answered before routing
 	status    int
 	grpc      string // grpc-status in the headers of Envoy's answer
 	explained explained
@@ -119,7 +119,7 @@ func Run(ctx context.Context, c Config) ([]Difference, error) {
 			out = append(out, Difference{all[i].form, "the page has " + all[i].explained.way(), e.way(), e.Answer})
 		}
 	}
-	if err := r.up.Stop(process.Limit); err != nil { // Envoy now writes its access log
+	if err := r.up.Stop(process.Limit); err != nil { // Envoy then writes its access log
 		return nil, err
 	}
 	routes, err := r.routes()
@@ -221,13 +221,13 @@ func (r *rig) command(ctx context.Context, f *Form) (e explained, err error) {
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
-	if len(out) == 0 { // with exit status 1 the output is still an answer
+	if len(out) == 0 { // exit status 1 is an answer, too, if there is output
 		return e, fmt.Errorf("penstock explain: %w\n%s", err, &stderr)
 	}
 	return e, json.Unmarshal(out, &e)
 }
 
-// routes removes the suffixes that Penstock adds to names for parts of a route.
+// routes maps Envoy's route names, which have suffixes for parts of a route, to names of routes.
 func (r *rig) routes() (map[string]string, error) {
 	text, err := os.ReadFile(r.log())
 	if err != nil {
@@ -258,7 +258,7 @@ func (c *connection) close() {
 	}
 }
 
-// After an error on a used connection, which Envoy may have closed, send tries a new connection.
+// send retries on a new connection, because Envoy may have closed the used one.
 func (c *connection) send(s *sent) error {
 	fresh := c.conn == nil
 	resp, err := c.try(&s.form)
@@ -278,7 +278,7 @@ func (c *connection) send(s *sent) error {
 		}
 	}
 	if s.id == strings.Join(own, ",") {
-		s.id = "" // this is the client's ID: an edge that routes a request sets its own ID
+		s.id = "" // this is the client's ID; Envoy sets its own if it routes the request
 	}
 	if resp.Close || resp.ProtoMinor == 0 || strings.Contains(strings.ToLower(fmt.Sprint(s.form.Header)), "upgrade") {
 		c.close()

@@ -15,8 +15,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/network"
 )
 
-// grace is how long after a loss a request may still go out on a connection that was opened before
-// it.
+// grace is how long after a loss a request may still use a connection that was opened before it.
 const grace = 3 * time.Second
 
 type sent struct {
@@ -26,7 +25,7 @@ type sent struct {
 	err  error
 }
 
-// sender sends requests of every kind to some pools, and keeps their results.
+// sender sends requests of every kind to pools, and records the results.
 type sender struct {
 	l    *load
 	stop context.CancelFunc
@@ -63,8 +62,8 @@ func (s *site) send(pools ...string) *sender {
 	return out
 }
 
-// lost fails the test for each failed request that was sent at least grace after a loss, or ended
-// before it. It logs the longest time of a request after the loss.
+// lost fails the test for each failed request that ended before the loss, or was sent later than
+// grace after it. It logs the longest time of a request after the loss.
 func (s *sender) lost(t *testing.T, loss time.Time) {
 	t.Helper()
 	s.stop()
@@ -112,8 +111,8 @@ func (s *sender) goes(t *testing.T, n int) {
 	})
 }
 
-// One of two clusters is lost, with everything in it: packets to it vanish, or are rejected. The
-// other one serves.
+// One of two clusters is lost entirely: packets to it vanish, or are rejected. The other one
+// serves.
 func TestClusterSet_LostClusterIsReplacedByAnother(t *testing.T) {
 	for _, effect := range []network.Effect{network.Reject, network.Cut} {
 		t.Run(string(effect), func(t *testing.T) {

@@ -1,8 +1,8 @@
 // Package members tests that faults and changes of the control side of a cluster set cost no
 // request. In a lab of three clusters, two export pools to the third, while Penstocks are killed,
-// links are cut, members are drained, and so on. If an exporter loses its pickers, servers or
-// gateways, or is lost itself, the other exporter serves all requests that are sent after the loss
-// (data_test.go, parts_test.go).
+// links are cut, members are drained, and so on. Other tests stop an exporter's pickers, servers or
+// gateways, or all of it: the other exporter must serve all later requests (data_test.go,
+// parts_test.go).
 //
 // Each exporter has two pools of the same model servers: chat has Penstock's picker and fails open,
 // epp has the chart's picker and fails closed. -figures prints the counts of requests, for make

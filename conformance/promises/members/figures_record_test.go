@@ -10,11 +10,11 @@ import (
 type figures struct {
 	mu            sync.Mutex
 	control, data requests
-	longest       time.Duration // longest time from the sending of a request after a loss to the end of its answer
+	longest       time.Duration // longest time from sending a request after a loss to the end of its answer
 	ended, failed int
 }
 
-// Failures that a loss itself may cause count in excepted, not in failed.
+// excepted counts failures that the loss itself may cause. failed counts the others.
 type requests struct{ sent, failed, excepted int }
 
 func (r *requests) add(o requests) {
@@ -36,7 +36,7 @@ func (f *figures) lost(r requests, longest time.Duration) {
 	f.longest = max(f.longest, longest)
 }
 
-// An experiment may fail without a failed request.
+// An experiment may fail even if no request fails.
 func (f *figures) experiment(failed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

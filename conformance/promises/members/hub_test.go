@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/installed"
 )
 
-// The clusters leave each other, and a hub makes the imports: by pickers of their own, and by the
-// PoolExports of the Penstocks there. Then the hub is killed, again and again, also between its
-// writes and while an exporter withdraws its pools.
+// The clusters leave each other's sets, and a hub makes the imports: by the pools' own pickers, and
+// by PoolExports of the Penstocks. Then the hub is killed repeatedly, also between its writes and
+// while an exporter withdraws pools.
 func TestHub_KilledHubLosesNoRequest(t *testing.T) {
 	s := newQuietSite(t)
 	h := s.hub(s.east, s.north, s.west)
@@ -48,7 +48,7 @@ func TestHub_KilledHubLosesNoRequest(t *testing.T) {
 	s.load.serves("east", "north")
 
 	s.east.address()
-	for n := range 6 { // each round kills the hub later after a change
+	for n := range 6 { // in each round, later after a change
 		mode := []string{"ParentMode", "EndpointMode"}[n%2]
 		s.east.annotate("export-mode", fmt.Sprintf("%q", mode))
 		s.load.Goes(int64(3 * n))
@@ -66,8 +66,8 @@ func TestHub_KilledHubLosesNoRequest(t *testing.T) {
 	s.unled(h)
 }
 
-// hub is a hub that admits clusters, which leave each other's sets. The clusters are members of
-// each other again at the end.
+// hub admits clusters to a hub, after they left each other's sets. At the end of the test they are
+// members of each other again.
 func (s *site) hub(admitted ...*cluster) *installed.Hub {
 	s.Helper()
 	all := []*cluster{s.east, s.north, s.west}
@@ -100,7 +100,7 @@ func (s *site) hub(admitted ...*cluster) *installed.Hub {
 	return h
 }
 
-// unled removes a hub's imports and kills it for good.
+// unled removes a hub's imports, and kills the hub for good.
 func (s *site) unled(h *installed.Hub) {
 	s.Helper()
 	for _, c := range []*cluster{s.east, s.north} {

@@ -13,7 +13,7 @@ import (
 )
 
 // All processes of the importer are killed at once. Its Envoys keep their configuration, and the
-// new processes publish no less.
+// new processes must not remove anything.
 func TestClusterSet_KilledImporterLosesNoRequest(t *testing.T) {
 	s := newSite(t)
 	s.west.kill()
@@ -21,8 +21,8 @@ func TestClusterSet_KilledImporterLosesNoRequest(t *testing.T) {
 	s.ends()
 }
 
-// New pods replace the importer's processes, as in an upgrade. They serve no Envoy before they have
-// the endpoints of the imports, which no API server has.
+// New pods replace the importer's processes, as in an upgrade. They must not serve Envoys before
+// they have the imports' endpoints, which no API server stores.
 func TestClusterSet_UpgradedImporterLosesNoRequest(t *testing.T) {
 	s := newSite(t)
 	for n := range 3 {
@@ -37,7 +37,7 @@ func TestClusterSet_UpgradedImporterLosesNoRequest(t *testing.T) {
 	s.ends()
 }
 
-// The pool chat is left out: its picker is Penstock's own and is killed too. See
+// Pool chat is left out, because its picker is Penstock's own and is killed too. See
 // TestClusterSet_KilledExporterWithThePickerIsReplacedByAnother.
 func TestClusterSet_KilledExporterLosesNoRequestOfAPoolWithAPickerOfItsOwn(t *testing.T) {
 	s := newSite(t, "epp")
@@ -46,8 +46,8 @@ func TestClusterSet_KilledExporterLosesNoRequestOfAPoolWithAPickerOfItsOwn(t *te
 	s.ends()
 }
 
-// The importer starts again while no Penstock runs at the exporter: it keeps its imports, endpoints
-// included. Requests to chat, whose picker is away too, go to the cluster whose picker answers.
+// The importer restarts while no Penstock runs at the exporter. It keeps its imports with their
+// endpoints. Requests to chat, whose picker is missing too, go to the other cluster.
 func TestClusterSet_ImporterKilledWhileItsExporterIsAwayLosesNoRequest(t *testing.T) {
 	s := newSite(t, "epp")
 	s.east.scale(0)

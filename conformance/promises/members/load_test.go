@@ -25,10 +25,10 @@ type load struct {
 	by    map[string]int // answers by pool and cluster, such as "chat east"
 }
 
-// words is a prompt of more than 1 MB, in words so long that it fits into the model's context.
+// words is a prompt of more than 1 MB. Its words are so long that it fits into the model's context.
 var words = strings.Repeat(strings.Repeat("x", 1023)+" ", 1025)
 
-// newLoad starts requests to some pools at an address, which must have answered before.
+// newLoad starts requests to pools at an address that has already answered.
 func newLoad(t *testing.T, address string, pools ...string) *load {
 	t.Helper()
 	l := &load{t: t, pools: pools, by: map[string]int{}}
@@ -47,7 +47,7 @@ func newLoad(t *testing.T, address string, pools ...string) *load {
 		} {
 			pause := 30 * time.Millisecond
 			if r.prompt != "" {
-				pause = 400 * time.Millisecond // two cores read a body several times
+				pause = 400 * time.Millisecond // two cores process each body several times
 			}
 			l.Each(pool+", "+what, pause, func(ctx context.Context) error { return l.ask(ctx, address, pool, r) })
 		}
@@ -115,7 +115,7 @@ func (l *load) count(pool, cluster string) int {
 	return l.by[pool+" "+cluster]
 }
 
-// serves waits until each of some clusters has answered more requests to each pool.
+// serves waits until each of these clusters has answered further requests to each pool.
 func (l *load) serves(clusters ...string) {
 	l.t.Helper()
 	for _, pool := range l.pools {
@@ -131,7 +131,7 @@ func (l *load) serves(clusters ...string) {
 	}
 }
 
-// idles waits until a cluster answers no request while others answer many.
+// idles waits until a cluster answers no requests while others answer many.
 func (l *load) idles(cluster string) {
 	l.t.Helper()
 	labtest.Until(l.t, cluster+" serves no more", func(context.Context) error {

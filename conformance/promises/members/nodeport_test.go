@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A picker's Service of type NodePort has the addresses of the nodes with its pods, and the nodes'
-// port. The lab serves no NodePorts, so nothing is sent there.
+// For a picker's Service of type NodePort, importers get the nodes that run its pods, and the
+// nodes' port. The lab serves no NodePorts, so no request is sent.
 func TestClusterSet_NodePortOfAPickerIsAtItsNodes(t *testing.T) {
 	s := newQuietSite(t)
 	s.ready("east", "north")

@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/installed"
 )
 
-// The fleets of both exporters listen for members, at their Services. Meanwhile all processes of an
-// exporter are killed, and new pods replace others, as in an upgrade: Envoys keep the members'
+// The fleets of both exporters listen for members at their Services. All processes of an exporter
+// are killed, and new pods replace others, as in an upgrade. Envoys must keep the members'
 // resources.
 func TestPeerListener_FleetsServeMembersWhilePenstockIsReplaced(t *testing.T) {
 	const port = 15443
@@ -62,8 +62,8 @@ func TestPeerListener_FleetsServeMembersWhilePenstockIsReplaced(t *testing.T) {
 	s.ready("east", "north")
 }
 
-// With a peer listener the exporters' own pickers serve the importer, over mTLS, and no other
-// client: none is open. The importer's fleet calls them for each request of chat.
+// Through peer listeners, the exporters' own pickers serve the importer over mTLS, and no other
+// client. The importer's fleet calls them for each request to chat.
 func TestPeerListener_PicksNeedNoOpenPicker(t *testing.T) {
 	const open = "--picker-open"
 	s := newQuietSite(t)
@@ -103,7 +103,7 @@ func TestPeerListener_PicksNeedNoOpenPicker(t *testing.T) {
 	s.ends()
 }
 
-// listenForMembers makes the Gateways of both exporters listen at a port; 0 ends it.
+// listenForMembers makes the Gateways of both exporters listen at a port; 0: no port.
 func (s *site) listenForMembers(port int) {
 	s.Helper()
 	for _, c := range []*cluster{s.east, s.north} {
@@ -115,7 +115,7 @@ func (s *site) listenForMembers(port int) {
 	}
 }
 
-// arguments changes the arguments of Penstock's processes, and waits for new ones.
+// arguments changes the arguments of Penstock's processes, and waits for the new processes.
 func (c *cluster) arguments(change func([]string) []string) {
 	c.Helper()
 	d, err := c.AppsV1().Deployments(installed.System).Get(c.Context(), "penstock", metav1.GetOptions{})

@@ -30,7 +30,7 @@ import (
 
 const team = "team"
 
-// pools are the names of the pools, and the first labels of their hosts.
+// pools are the pools' names, and the first labels of their hosts.
 var pools = []string{"chat", "epp"}
 
 // exporting are an exporter's objects; its name is inserted. In ParentMode requests arrive at its
@@ -66,8 +66,8 @@ spec:
   endpointPickerRef: {name: epp-epp, port: {number: 9002}, failureMode: FailClose}
 ` + gateway
 
-// gateway has a route for each host, to a backend of its name; the group and kind of the backends
-// are inserted.
+// gateway has a route for each host to the backend of that name; group and kind of the backends are
+// inserted.
 const gateway = `
 ---
 apiVersion: gateway.networking.k8s.io/v1
@@ -91,7 +91,7 @@ var (
 	members []*installed.Member // east, north, west
 )
 
-// measured are the figures of all tests, which -figures prints.
+// measured are the figures of all tests, for -figures.
 var (
 	measured figures
 	printed  = flag.Bool("figures", false,
@@ -163,7 +163,7 @@ type cluster struct {
 	dynamic dynamic.Interface
 }
 
-// newSite waits until both exporters serve the importer's Gateway, and starts requests to some
+// newSite waits until both exporters serve the importer's Gateway. Then it starts requests to these
 // pools; none: to all.
 func newSite(t *testing.T, to ...string) *site {
 	t.Helper()
@@ -176,7 +176,7 @@ func newSite(t *testing.T, to ...string) *site {
 	return s
 }
 
-// begins starts requests to some pools, and waits until both exporters serve.
+// begins starts requests to these pools, and waits until both exporters serve.
 func (s *site) begins(to ...string) {
 	s.Helper()
 	s.load = newLoad(s.T, s.west.address(), to...)
@@ -201,8 +201,8 @@ func newQuietSite(t *testing.T) *site {
 	return s
 }
 
-// ends waits until the set is whole and both exporters serve again, and then ends the requests, of
-// which none may have failed.
+// ends waits until the set is complete and both exporters serve again. Then it ends the requests,
+// none of which may have failed.
 func (s *site) ends() {
 	s.Helper()
 	s.ready("east", "north")
@@ -211,7 +211,7 @@ func (s *site) ends() {
 	s.load.counted()
 }
 
-// ready waits until the imports have these clusters, and each takes requests.
+// ready waits until the imports have exactly these clusters, and all take requests.
 func (s *site) ready(names ...string) {
 	s.Helper()
 	s.imports(strings.Join(names, " ")+" are ready", func(entries map[string]map[string]any) error {
@@ -234,7 +234,7 @@ func (s *site) states(name, status, reason string) {
 	})
 }
 
-// imports waits until holds accepts the entries, by cluster, in the status of the importer's
+// imports waits until holds accepts the clusters' entries in the status of the importer's
 // InferencePoolImports.
 func (s *site) imports(what string, holds func(map[string]map[string]any) error) {
 	s.Helper()
@@ -335,8 +335,8 @@ func (c *cluster) joins(others ...*cluster) {
 	}
 }
 
-// allowCleartext allows each member of a ClusterSet gateways without TLS, which the pools in
-// ParentMode here have.
+// allowCleartext allows each member of a ClusterSet gateways without TLS, because pools in
+// ParentMode have these here.
 func allowCleartext(text string) (string, error) {
 	var set v1alpha1.ClusterSet
 	if err := yaml.UnmarshalStrict([]byte(text), &set); err != nil {
@@ -368,7 +368,7 @@ func (c *cluster) penstock(ctx context.Context, input string, args ...string) (s
 	return c.Member.Penstock(ctx, list[0].Name, input, args...)
 }
 
-// kill kills all processes of Penstock at once. It returns once new ones are ready.
+// kill kills all processes of Penstock at once. It returns when new ones are ready.
 func (c *cluster) kill() {
 	c.Helper()
 	list, err := c.Processes(c.Context())
@@ -419,7 +419,7 @@ func (s *site) control(from, to *cluster, oneWay bool, effect network.Effect) {
 	s.link(lab.Link{From: from.context, To: to.context, OneWay: oneWay, Fault: f})
 }
 
-// faults sets the treatment of packets between the importer and the first exporter.
+// faults sets the fault of packets between the importer and the first exporter.
 func (s *site) faults(f network.Fault) {
 	s.Helper()
 	s.link(lab.Link{From: s.east.context, To: s.west.context, Fault: f})

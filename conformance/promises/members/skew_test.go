@@ -20,13 +20,12 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// shifted is the image of a test build of penstock whose clock is off by the content of a file of
-// its pod.
+// shifted is the image of a test build of penstock. A file in its pod has the offset of its clock.
 const shifted = "ghcr.io/penstock-project/penstock:faults"
 
-// Processes that start a day ahead, and others that start a day behind, trust each other, and their
-// exports arrive. Both clusters change from one build to another and back meanwhile, one after the
-// other, so builds differ on some streams.
+// Processes that start a day ahead, and others a day behind, trust each other, and exports arrive.
+// Both clusters change to another build and back, one after the other, so that some streams connect
+// different builds.
 func TestClusterSet_ClocksDaysApartLoseNoRequest(t *testing.T) {
 	dir, err := os.MkdirTemp("", "clocks")
 	if err != nil {
@@ -40,7 +39,7 @@ func TestClusterSet_ClocksDaysApartLoseNoRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSite(t, "epp") // the picker of chat is its Penstock, which is replaced and killed
+	s := newSite(t, "epp") // Penstock is the picker of chat, and is replaced and killed
 	restoreEast := s.east.runs(shifted, "/run/penstock/clock")
 	s.east.shift(24 * time.Hour)
 	s.east.kill()
@@ -58,15 +57,15 @@ func TestClusterSet_ClocksDaysApartLoseNoRequest(t *testing.T) {
 	s.ends()
 }
 
-// before is a commit that stands for an earlier release until there is one: it is from before
-// members behind hubs used each other's certificates.
+// before is a commit in place of an earlier release, until there is one. It is from before members
+// behind hubs used each other's certificates.
 const (
 	before      = "0b3ed530"
 	beforeImage = "ghcr.io/penstock-project/penstock:before"
 )
 
-// Members of two releases serve each other's requests: while the exporter has the earlier one,
-// while the importer has it, and while all are upgraded.
+// Members of two releases serve each other's requests while the exporter has the earlier release,
+// while the importer has it, and during the upgrade of all.
 func TestClusterSet_TwoReleasesOnOneStreamLoseNoRequest(t *testing.T) {
 	dir, err := os.MkdirTemp("", "before")
 	if err != nil {
@@ -80,7 +79,7 @@ func TestClusterSet_TwoReleasesOnOneStreamLoseNoRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSite(t, "epp") // the picker of chat is its Penstock, which is replaced and killed
+	s := newSite(t, "epp") // Penstock is the picker of chat, and is replaced and killed
 	exchange := func(what string) {
 		t.Helper()
 		s.east.annotate("export", "null")
@@ -103,7 +102,7 @@ func TestClusterSet_TwoReleasesOnOneStreamLoseNoRequest(t *testing.T) {
 	s.ends()
 }
 
-// runs makes Penstock run an image, with a clock unless its file is "". restore undoes it.
+// runs makes Penstock run an image, with a clock unless the file clock is "". restore undoes this.
 func (c *cluster) runs(image, clock string) (restore func()) {
 	c.Helper()
 	d, err := c.AppsV1().Deployments(installed.System).Get(c.Context(), "penstock", metav1.GetOptions{})

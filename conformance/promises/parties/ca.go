@@ -17,7 +17,7 @@ import (
 // CA is the certificate authority of a cluster.
 type CA struct {
 	testing.TB
-	Bundle string // certificate of the CA in PEM
+	Bundle string // the CA certificate, in PEM
 	cert   *x509.Certificate
 	key    *ecdsa.PrivateKey
 }
@@ -34,7 +34,7 @@ func NewCA(t testing.TB) *CA {
 	return c
 }
 
-// Sign signs a certificate with a lifetime. The first certificate of a CA signs itself.
+// Sign issues a certificate with a lifetime. The CA's own certificate, the first one, signs itself.
 func (c *CA) Sign(template *x509.Certificate, life time.Duration) tls.Certificate {
 	c.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -23,8 +23,8 @@ type Honest struct {
 	Federation *federation.Federation
 }
 
-// NewHonest starts a member with the given name. It exports a pool of the same name. The parameter
-// gateway is the address of its gateway.
+// NewHonest starts a member that exports a pool of its own name. gateway is the address of its
+// gateway.
 func NewHonest(t testing.TB, name string, gateway *net.TCPAddr) *Honest {
 	t.Helper()
 	h := &Honest{CA: NewCA(t), Listener: listen(t)}

@@ -10,8 +10,7 @@ import (
 // KVPublisher is the ZMTP 3.0 connection of a model server.
 type KVPublisher struct{ net.Conn }
 
-// Greet sends the greeting and the handshake of a PUB socket. It discards everything that the
-// subscriber sends.
+// Greet sends the greeting and handshake of a PUB socket. It discards what the subscriber sends.
 func (p KVPublisher) Greet() error {
 	greeting := make([]byte, 64)
 	greeting[0], greeting[9], greeting[10] = 0xff, 0x7f, 3
@@ -22,7 +21,7 @@ func (p KVPublisher) Greet() error {
 	return err
 }
 
-// Frame encodes a frame of a message; The parameter more is 1 if further frames follow.
+// Frame encodes a frame of a message; more is 1 if further frames follow.
 func Frame(more byte, body []byte) []byte {
 	return append(binary.BigEndian.AppendUint64([]byte{2 | more}, uint64(len(body))), body...)
 }

@@ -27,7 +27,7 @@ type Publisher struct {
 	*CA
 	Name     string
 	Listener net.Listener
-	Rounds   atomic.Int64 // how often the function of Begin has returned
+	Rounds   atomic.Int64 // how often do of Begin has returned
 }
 
 // NewPublisher makes a member that listens. Begin makes it serve.
@@ -52,8 +52,8 @@ func (v *Subscriber) Send(topic string, items []*discoveryv3.Resource, gone ...s
 	})
 }
 
-// Publish sends items of a topic in the largest possible parts. Each part waits until the previous
-// part is acknowledged.
+// Publish sends items of a topic in the largest possible parts, each after the acknowledgement of
+// the previous part.
 func (v *Subscriber) Publish(topic string, items []*discoveryv3.Resource, gone ...string) error {
 	v.nonce++
 	for part := 0; ; part++ {
@@ -101,8 +101,8 @@ func State(sequence int) *discoveryv3.Resource {
 	return Item("", fmt.Sprintf(`{"uid":"uid-of-it","epoch":1,"sequence":%d}`, sequence))
 }
 
-// Begin serves until end is called. It calls the function do for each stream. If do returns an
-// error, the stream ends; otherwise the subscriber ends it.
+// Begin serves until end is called. It calls do for each stream. If do returns an error, the stream
+// ends at once; otherwise the subscriber must end it.
 func (p *Publisher) Begin(do func(*Subscriber) error) (end func()) {
 	server := Server(p.Identity(p.Name, federation.ProcessPath, time.Hour), &p.Rounds, do)
 	go func() { _ = server.Serve(p.Listener) }() // ends with Stop
@@ -110,8 +110,7 @@ func (p *Publisher) Begin(do func(*Subscriber) error) (end func()) {
 	return server.Stop
 }
 
-// Server returns the server of a Publisher. It counts in rounds how often the function do has
-// returned.
+// Server returns a Publisher's server. rounds counts how often do has returned.
 func Server(certificate tls.Certificate, rounds *atomic.Int64, do func(*Subscriber) error) *grpc.Server {
 	server := grpc.NewServer(grpc.ForceServerCodecV2(NewEncoded()), grpc.MaxHeaderListSize(64<<20),
 		grpc.Creds(credentials.NewTLS(&tls.Config{
@@ -157,9 +156,9 @@ func newSubscriber(s grpc.ServerStream) *Subscriber {
 	return v
 }
 
-// Follow connects with certificates to a Penstock's port for members, and sends the messages. It
-// returns the first response, or the error that ended the stream. If hold is true, it also waits
-// for a second response or the end of the stream.
+// Follow connects to a Penstock's port for members with certificates, and sends the messages. It
+// returns the first response, or the error that ended the stream. With hold, it also waits for a
+// second response or the end of the stream.
 func Follow(
 	ctx context.Context, address string, certificates []tls.Certificate, hold bool, messages ...[]byte,
 ) (*discoveryv3.DeltaDiscoveryResponse, error) {
@@ -177,7 +176,7 @@ func Follow(
 		return nil, err
 	}
 	for _, m := range messages {
-		_ = stream.SendMsg(m) // fails when the server ends the stream; RecvMsg returns the reason
+		_ = stream.SendMsg(m) // RecvMsg returns why it fails
 	}
 	out := &discoveryv3.DeltaDiscoveryResponse{}
 	err = stream.RecvMsg(out)
@@ -187,13 +186,13 @@ func Follow(
 	return out, err
 }
 
-// Encoded is a codec that also accepts messages that are encoded already.
+// Encoded is a codec that also accepts encoded messages.
 type Encoded struct{ encoding.CodecV2 }
 
 // NewEncoded returns an Encoded of gRPC's usual codec.
 func NewEncoded() Encoded { return Encoded{encoding.GetCodecV2(protocodec.Name)} }
 
-// Marshal returns v itself if v is encoded already.
+// Marshal returns v itself if v is already encoded.
 func (c Encoded) Marshal(v any) (mem.BufferSlice, error) {
 	if b, ok := v.([]byte); ok {
 		return mem.BufferSlice{mem.SliceBuffer(b)}, nil

@@ -15,19 +15,18 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// placed is a cell in a namespace of its own: a sample with the cell's value, beside the cells of
-// the batch.
+// placed is a cell in its own namespace: a sample with the cell's value.
 type placed struct {
 	cell
 	namespace string
 	file      string
 	objects   []map[string]any
-	changed   int // number of the object with the value
-	first     int // the line of the file at which the cell begins
+	changed   int // index of the object that has the value
+	first     int // the cell's first line in the file
 	last      int
 }
 
-// unsupported has the objects with fields that Penstock reports whatever their value.
+// unsupported has objects with fields that Penstock reports whatever their value.
 const unsupported = "unsupported.yaml"
 
 const cellsFile = "cells.yaml"
@@ -43,8 +42,8 @@ type author struct {
 	fields  map[string]field
 }
 
-// apply runs all cells of a principal, and records the outcomes. The samples themselves come first:
-// a sample with a finding cannot show the effect of a value.
+// apply runs all cells of a principal and records the outcomes. First it checks the samples: one
+// with a finding cannot show the effect of a value.
 func (r *run) apply(folder string, tables []store.Kind) {
 	r.t.Helper()
 	a := &author{
@@ -85,8 +84,8 @@ func (r *run) apply(folder string, tables []store.Kind) {
 	}
 }
 
-// place makes the objects of a cell from the sample with the longest part of its field. A sample
-// must have the field's parent.
+// place makes a cell's objects from the sample that has the longest part of the field's path. A
+// sample must have the field's parent.
 func (a *author) place(c cell, namespace string) *placed {
 	a.t.Helper()
 	f := a.fields[c.field]
@@ -95,7 +94,7 @@ func (a *author) place(c cell, namespace string) *placed {
 	for i, s := range a.samples {
 		for j, o := range s.objects {
 			if n := 2 * reach(o, steps); o["kind"] == kindName {
-				if refOf(o).Name == "mine" { // prefers the object named mine
+				if refOf(o).Name == "mine" { // prefer the object named mine
 					n++
 				}
 				if n > best {
@@ -145,7 +144,7 @@ type evidence struct {
 func (e evidence) text() string { return strings.Join(e.found, "\n") }
 
 // together applies cells at once, waits until Envoy has them, checks the victim, and observes the
-// outcomes. own has the reports about each sample without a cell.
+// outcomes. own has the reports about the unchanged samples.
 func (a *author) together(cells []*placed, own map[string][]string) map[*placed]evidence {
 	a.t.Helper()
 	var text strings.Builder
@@ -175,8 +174,8 @@ func (a *author) together(cells []*placed, own map[string][]string) map[*placed]
 	return out
 }
 
-// suspects finds the cells of a batch that change something of the victim's, or that Envoy rejects:
-// a half of the batch at a time.
+// suspects finds the cells of a batch that change something of the victim's, or that Envoy rejects,
+// by halving the batch.
 func (a *author) suspects(cells []*placed, own map[string][]string, changed string) map[*placed]evidence {
 	a.t.Helper()
 	if len(cells) == 1 {
@@ -194,7 +193,7 @@ func (a *author) suspects(cells []*placed, own map[string][]string, changed stri
 	return out
 }
 
-// stored are the refs of all objects of the principal's kinds in the store.
+// stored returns the refs of all stored objects of the principal's kinds.
 func (a *author) stored() map[report.Ref]bool {
 	out := map[report.Ref]bool{}
 	for _, table := range a.tables {
@@ -211,8 +210,7 @@ func (a *author) stored() map[report.Ref]bool {
 	return out
 }
 
-// judge derives the outcome of a cell from the store and the status: only from reports about the
-// cell.
+// judge derives a cell's outcome from the store and from status reports about the cell.
 func (p *placed) judge(doc document, stored map[report.Ref]bool, file string, own []string) evidence {
 	var found []string
 	add := func(text string) {
@@ -246,11 +244,11 @@ func (p *placed) judge(doc document, stored map[report.Ref]bool, file string, ow
 	return evidence{denied, found}
 }
 
-// momentary findings are about whether servers answer: the samples' servers do not exist, and a
-// cell may end before that is found.
+// momentary findings depend on whether servers answer. The samples' servers do not exist, and a
+// cell may end before that is detected.
 func momentary(f report.Finding) bool { return strings.Contains(f.Problem, "fails: ") }
 
-// owns reports whether a source, PATH:LINE, is within the cell in a file.
+// owns reports whether a source, PATH:LINE, is within the cell's part of a file.
 func (p *placed) owns(file, source string) bool {
 	_, number, ok := strings.Cut(source, file+":")
 	line, err := strconv.Atoi(number)

@@ -18,8 +18,7 @@ func (r *rig) expect(host, reply string) error {
 	return err
 }
 
-// beside sends the requests of a further victim, one after the other, until end. A failed one fails
-// the test.
+// beside sends another victim's requests in sequence until end. A failure fails the test.
 func (r *rig) beside(ask func() error) (end func()) {
 	ctx, stop := context.WithCancel(r.Context())
 	r.Cleanup(stop)
@@ -52,8 +51,8 @@ func (r *rig) beside(ask func() error) (end func()) {
 // memoryLimit is the chart's memory limit of a process, in bytes.
 const memoryLimit = 1 << 30
 
-// harmless fails the test if the victim's configuration or reports have changed, Envoy rejects
-// something, or the process exceeds the chart's memory limit.
+// harmless fails the test if the victim's configuration or reports changed, Envoy rejected
+// something, or the process exceeded the chart's memory limit.
 func (r *rig) harmless(what string) {
 	r.Helper()
 	if difference := r.changed(); difference != "" {
@@ -64,7 +63,7 @@ func (r *rig) harmless(what string) {
 	}
 }
 
-// about lists the reports about the objects of a name, which is replaced by NAME.
+// about lists the reports about objects of a name. NAME replaces the name in them.
 func (d document) about(namespace, name string) (out []string) {
 	add := func(text string) {
 		if text = strings.ReplaceAll(text, namespace+"/"+name, "NAME"); !slices.Contains(out, text) {
@@ -91,7 +90,7 @@ func without(list, other []string) []string {
 	return slices.DeleteFunc(list, func(text string) bool { return slices.Contains(other, text) })
 }
 
-// saw records an outcome, and prints its evidence while the table is written.
+// saw records an outcome. It prints the evidence while the table is written.
 func (r *run) saw(c cell, o outcome, evidence string) {
 	r.t.Helper()
 	if rewriting() {

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// client sends requests to a pool: every header that the picker or the translation of Envoy's
-// filters names, and every member of a body that the picker reads. They are found in the code that
-// reads them.
+// client sends requests to a pool. Its fields are the headers that the picker, or the translation
+// of Envoy's filters, names, and the body members that the picker reads. Tests find them in that
+// code.
 var client = principal{"client", func(t testing.TB) []field {
 	var out []field
 	add := func(path string) {
@@ -25,7 +25,7 @@ var client = principal{"client", func(t testing.TB) []field {
 	return out
 }}
 
-// headerNames are the headers that Penstock's code names, and some that Envoy itself reads.
+// headerNames returns the headers that Penstock's code names, and some that Envoy reads itself.
 func headerNames(t testing.TB) []string {
 	files := sources(t, "picker", "picker/extproc", "picker/accesslog",
 		"translator/envoy", "translator/model", "manifests/endpointpicker")
@@ -37,8 +37,8 @@ func headerNames(t testing.TB) []string {
 	return slices.Compact(names)
 }
 
-// envoyHeaders are headers by which Envoy's router and connection manager change how they treat a
-// request or a response.
+// envoyHeaders are headers that change how Envoy's router and connection manager handle a request
+// or a response.
 var envoyHeaders = []string{
 	"host", "expect", "te", "transfer-encoding", "content-encoding", "connection", "upgrade", "via",
 	"x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-envoy-original-path",
@@ -51,7 +51,7 @@ var envoyHeaders = []string{
 	"x-envoy-degraded", "x-envoy-ratelimited", "x-envoy-external-address",
 }
 
-// bodyMembers are the members of bodies that the picker reads, below their places.
+// bodyMembers returns the members of bodies that the picker reads, with their paths.
 func bodyMembers(t testing.TB) (out []string) {
 	members := sources(t, "picker/request/members.go", "picker/request/nvext.go")
 	for _, name := range append(cases(members, "bodyUse"), cases(members, "nvextUse")...) {
@@ -133,7 +133,7 @@ var clientClasses = map[string]class{
 	"body.chat_template_kwargs":       mapping,
 }
 
-// No header and no body of a client leads to another pool's servers, or changes another client's
+// No header and no body of a client may lead to another pool's servers, or change other clients'
 // requests.
 func TestPrincipals_ClientChangesNoOtherClientsRequests(t *testing.T) {
 	newClients(t).play()

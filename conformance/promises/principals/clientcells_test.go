@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// clients are a hostile client of the pool mine/mine, whose server echoes its requests, and another
-// client of it.
+// clients are a hostile client of pool mine/mine, whose server echoes requests, and another client
+// of the pool.
 type clients struct {
 	*run
 	fields map[string]field
@@ -81,8 +81,8 @@ func (c *clients) play() {
 	c.end()
 }
 
-// request is a request with the cell's value: its headers in order, path and body. A non-empty text
-// replaces the value of a header.
+// request builds a request with the cell's value: headers in order, path and body. A non-empty
+// instead replaces the value of a header.
 func (c *clients) request(tried cell, instead string) (headers [][2]string, path, text string) {
 	root, steps := split(tried.field)
 	path, text = "/v1/chat/completions", body
@@ -148,7 +148,7 @@ func (c *clients) body(tried cell, steps []string) (path, text string) {
 	message := map[string]any{"role": "user", "content": []any{map[string]any{"type": "text", "text": "hello"}}}
 	v := map[string]any{"model": "mine", "messages": []any{message}}
 	set(v, steps, c.member(tried))
-	raw, _ := json.Marshal(v) // texts and numbers
+	raw, _ := json.Marshal(v) // cannot fail: texts and numbers
 	return path, string(raw)
 }
 
@@ -178,8 +178,8 @@ func (c *clients) member(tried cell) any {
 	return strings.Repeat("a", 16*n)
 }
 
-// raw sends a request as it is written, and reads the answer. end: no more follows, though the
-// request announces it.
+// raw sends a request unchanged, and reads the answer. With end, nothing follows, although the
+// request announces more.
 func (r *rig) raw(path string, headers [][2]string, body string, end bool) (s seen) {
 	conn, err := net.Dial("tcp", local(r.gateway["http"]))
 	if err != nil {
@@ -216,7 +216,7 @@ func (c *clients) judge(tried cell, base, s seen, text string) {
 	var got echo
 	served := s.status == http.StatusOK && json.Unmarshal([]byte(s.body), &got) == nil && got.Method != ""
 	switch {
-	case strings.Contains(s.body, victimReply) && tried.field != "header.host": // every client may write this header
+	case strings.Contains(s.body, victimReply) && tried.field != "header.host": // any client may write this header
 		c.saw(tried, harmful, "the victim's server has answered")
 	case served && strings.HasPrefix(tried.field, "body."):
 		c.saw(tried, bounded, "the server gets it")

@@ -10,18 +10,18 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// class is the kind of a field. It decides which values apply.
+// class is the kind of a field, which decides which values are tried.
 type class string
 
 const (
 	number    class = "number"
-	text      class = "text" // any string without a meaning that another principal shares
+	text      class = "text" // any string whose meaning no other principal shares
 	name      class = "name" // a name of an object, cluster, port or model that another principal may use, too
 	namespace class = "namespace"
 	label     class = "label" // the value of a label
 	host      class = "host"
 	address   class = "address" // an IP address, or a range of addresses
-	choice    class = "choice"  // a value of a fixed list
+	choice    class = "choice"  // a value from a fixed list
 	boolean   class = "boolean"
 	list      class = "list"
 	mapping   class = "mapping"
@@ -29,16 +29,16 @@ const (
 	quantity  class = "quantity"
 )
 
-// field is one field that a principal writes. A path is "KIND.json.path[].of.it", with [] after a
-// list and after a map.
+// field is a field that a principal writes. Its path is "KIND.json.path[].of.it", with [] after a
+// list or a map.
 type field struct {
 	path  string
 	class class
 	typ   reflect.Type
 }
 
-// unread names fields that Penstock does not read, or that the principal does not write: the
-// beginning of a path, in which * stands for every kind, and the reason.
+// unread names fields that Penstock does not read, or that the principal cannot write. prefix is
+// the beginning of a path; * stands for every kind.
 type unread struct{ prefix, reason string }
 
 func (u unread) covers(path string) bool {
@@ -51,16 +51,17 @@ func (u unread) covers(path string) bool {
 }
 
 type walker struct {
-	// classes are the classes of fields whose type is not enough, by the end of the path (see
-	// classOf). The longest counts.
+	// classes has the classes of fields whose type does not decide it (classOf), by the end of the
+	// path. The longest end counts.
 	classes map[string]class
 	unread  []unread
 	limits  func(path string) *apiextensionsv1.JSONSchemaProps // may be nil
 	fields  []field
-	matched map[string]bool // entries of unread
+	matched map[string]bool // entries of unread that matched
 }
 
-// walk generates the fields of a type below a path. A type within itself is walked once.
+// walk generates the fields of a type below a path. It does not descend again into a type that
+// contains itself.
 func (w *walker) walk(path string, t reflect.Type, within ...reflect.Type) {
 	if w.skips(path) {
 		return
@@ -96,7 +97,7 @@ func (w *walker) skips(path string) bool {
 	return false
 }
 
-// members walks the fields of a struct, and the fields of an embedded one without a name.
+// members walks the fields of a struct, and of embedded structs without a JSON name.
 func (w *walker) members(path string, t reflect.Type, within []reflect.Type) {
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -113,7 +114,7 @@ func (w *walker) members(path string, t reflect.Type, within []reflect.Type) {
 	}
 }
 
-// done returns the fields. An entry of unread that matches no field fails.
+// done returns the fields. An entry of unread that matches no field fails the test.
 func (w *walker) done(t testing.TB) []field {
 	t.Helper()
 	for _, u := range w.unread {
@@ -124,7 +125,7 @@ func (w *walker) done(t testing.TB) []field {
 	return w.fields
 }
 
-// classOf returns the class of a field, or "" for a struct that has fields of its own.
+// classOf returns a field's class, or "" for a struct with fields of its own.
 func (w *walker) classOf(path string, t reflect.Type) class {
 	longest := ""
 	for end := range w.classes {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A rig that finds no harm must be able to find it.
+// The rig must detect harm. Otherwise tests without a finding would prove nothing.
 func TestPrincipals_HarmIsFound(t *testing.T) {
 	r := start(t, nil)
 	if r.unchanged("nothing"); t.Failed() {

@@ -7,10 +7,9 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// hub is penstock hub, or the hub of another implementation, which writes InferencePoolImports and
-// their status in a member's API server. Its other right there, the condition Exported of an
-// InferencePool, is a status that Penstock does not read. It may list PoolExports, and not write
-// them: only a member's Penstock does.
+// hub is penstock hub or another implementation. It writes InferencePoolImports and their status in
+// a member's API server. It also writes the condition Exported of InferencePools, which Penstock
+// does not read. It may list PoolExports but not write them: only a member's Penstock does.
 var hub = principal{"hub", func(t testing.TB) []field {
 	return fieldsOf(t, hubTables(t), walker{classes: hubClasses, unread: slices.Concat(metadata, hubUnread)})
 }}
@@ -33,7 +32,7 @@ var hubClasses = map[string]class{
 	"labels[]":   label, "endpointPicker.pool": name, "region": label, "zone": label,
 }
 
-// The tenant's list decides about all tables except the hub's.
+// The tenant's list has the reasons for all tables except the hub's.
 func hubTables(t testing.TB) []store.Kind {
 	others := map[string]string{}
 	for _, table := range store.Tables() {

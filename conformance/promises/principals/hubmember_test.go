@@ -27,8 +27,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// hubMember is a cluster that a hub reads: its API server's responses, which may be objects that no
-// API server accepts. The hub's writes to it affect only itself.
+// hubMember is a cluster that a hub reads. It writes its API server's responses, which may have
+// objects that no real API server accepts. The hub's writes to it affect only itself.
 var hubMember = principal{"member of a hub", func(t testing.TB) []field {
 	w := &walker{classes: hubMemberClasses,
 		unread: slices.Concat(hubMemberUnread, slices.DeleteFunc(slices.Clone(metadata), func(u unread) bool {
@@ -142,7 +142,7 @@ var hubMemberClasses = map[string]class{
 }
 
 // hubRig is a hub with an honest member that exports each pool, an importer that stores objects as
-// an API server does, and the hostile member.
+// an API server does, and a hostile member.
 type hubRig struct {
 	*run
 	east, west, evil *kubetest.Server
@@ -194,7 +194,7 @@ func newHubRig(t testing.TB, r *run) *hubRig {
 
 type hubCell struct {
 	cell
-	pool string // the honest member's pool, without its namespace
+	pool string // the honest member's pool, without namespace
 	at   string // NAMESPACE/NAME at the hostile member
 }
 
@@ -206,7 +206,7 @@ func metaOf(namespace, name string) map[string]any {
 	return m
 }
 
-// validPoolExport is the record of an export from cluster evil.
+// validPoolExport is the record of an export of cluster evil.
 func validPoolExport(name, address string) map[string]any {
 	at := func() map[string]any {
 		return map[string]any{"port": 9003, "secretRef": map[string]any{"name": "a", "namespace": "b"}}
@@ -228,8 +228,8 @@ func validPoolExport(name, address string) map[string]any {
 	}
 }
 
-// valid are the objects by which a member exports a pool, by kind, in the way that uses a kind's
-// field.
+// valid returns, by kind, the objects by which a member exports a pool so that fields of kind are
+// read.
 func valid(kind, name, address string) map[string]map[string]any {
 	ref := map[string]any{"group": "", "kind": "Service", "name": name + "-epp", "port": map[string]any{"number": 9002},
 		"failureMode": "FailOpen"}
@@ -304,7 +304,7 @@ var hubResources = map[string]string{
 	"PoolExport": "poolexports",
 }
 
-// No object from a member's API server removes another member's entry from an import, or blocks its
+// No object in a member's API server may remove another member's entry from an import, or block its
 // next change.
 func TestPrincipals_HubMemberTakesNoImportFromOthers(t *testing.T) {
 	r := &run{t: t, p: hubMember, table: readMatrix(t).of(hubMember.name), observed: matrix{}}
@@ -332,7 +332,7 @@ func TestPrincipals_HubMemberTakesNoImportFromOthers(t *testing.T) {
 	h.end()
 }
 
-// place makes both members export a pool, the hostile one with the value of a cell.
+// place makes both members export a pool. The hostile member's has the cell's value.
 func (h *hubRig) place(c cell, pool string, f field, limit *apiextensionsv1.JSONSchemaProps) *hubCell {
 	h.t.Helper()
 	kind, steps := split(c.field)
@@ -356,7 +356,7 @@ func (h *hubRig) honest(cells []*hubCell, address string) {
 	}
 }
 
-// expect waits until the importer has the honest member's entries at an address.
+// expect waits until the importer has the honest member's entries with an address.
 func (h *hubRig) expect(cells []*hubCell, address string) {
 	h.t.Helper()
 	for _, c := range cells {
@@ -394,8 +394,8 @@ func decodeStatus(t testing.TB, obj kubetest.Object, into any) {
 	}
 }
 
-// judge observes the outcome of a cell: whether the importer has the entry, and the report in the
-// condition of the pool, or else on the hub's page.
+// judge observes a cell's outcome: whether the importer has the entry, and the report in the pool's
+// condition or on the hub's page.
 func (h *hubRig) judge(c *hubCell) (outcome, string) {
 	h.t.Helper()
 	_, imported := h.entries(c.at)["evil"]

@@ -16,7 +16,7 @@ const (
 	bounded outcome = "bounded"
 	finding outcome = "finding"
 
-	// Outcomes that no row may have.
+	// No row may have these outcomes.
 	harmful outcome = "harmful" // the victim loses something, or Envoy rejects a resource
 	silent  outcome = "silent"  // the value does not get in, and no finding states why
 )
@@ -30,7 +30,7 @@ func (c cell) String() string { return fmt.Sprintf("%s, %s, %s", c.principal, c.
 
 const matrixFile = "matrix.tsv"
 
-// rewriting: the observed outcomes replace the rows of the table.
+// rewriting reports whether observed outcomes replace the table's rows.
 func rewriting() bool { return os.Getenv("PENSTOCK_GOLDEN") == "rewrite" }
 
 type matrix map[cell]outcome
@@ -74,8 +74,7 @@ func (m matrix) principals() []string {
 	return slices.Compact(out)
 }
 
-// rewrite replaces the rows of a principal. Rows are in the order of the principals and of their
-// cells.
+// rewrite replaces a principal's rows. Rows are in the order of principals and cells.
 func rewrite(t testing.TB, p principal, observed matrix) {
 	t.Helper()
 	table := readMatrix(t)
@@ -109,13 +108,13 @@ func begin(t testing.TB, r *rig, p principal) *run {
 	return &run{t: t, rig: r, p: p, table: readMatrix(t).of(p.name), observed: matrix{}}
 }
 
-// cells lists the cells that run: all, or the ones of the variable CELLS.
+// cells lists the cells to run: all, or those selected by $CELLS.
 func (r *run) cells() []cell {
 	selected := os.Getenv("CELLS")
 	return slices.DeleteFunc(r.p.cells(r.t), func(c cell) bool { return !strings.HasPrefix(c.field, selected) })
 }
 
-// see records the outcome of a cell. evidence is printed if the table has another one.
+// see records a cell's outcome. If the table has another one, it prints evidence.
 func (r *run) see(c cell, o outcome, evidence string) {
 	r.t.Helper()
 	r.observed[c] = o
@@ -127,8 +126,8 @@ func (r *run) see(c cell, o outcome, evidence string) {
 	}
 }
 
-// end ends the victim's requests, and rewrites the table if requested. A cell without an outcome
-// fails.
+// end ends the victim's requests, and rewrites the table on request. A cell without an outcome
+// fails the test.
 func (r *run) end() {
 	r.t.Helper()
 	if r.rig != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/federation"
 )
 
-// member is another cluster of the set: its publications about its exports, state, load and
-// imports, and the messages of the channel that carry them.
+// member is another cluster of the set. It writes publications about its exports, state, load and
+// imports, and the channel's messages that carry them.
 var member = principal{"member", func(t testing.TB) []field {
 	w := &walker{classes: memberClasses, unread: memberUnread}
 	types := federation.WireTypes()
@@ -59,8 +59,8 @@ var memberClasses = map[string]class{
 	"ttl":              duration,
 }
 
-// No value that another cluster of the set sends changes the requests of a pool, or of another
-// cluster's import.
+// No value from another cluster of the set may change requests to a pool, or to another cluster's
+// import.
 func TestPrincipals_MemberChangesNoOthersRequests(t *testing.T) {
 	newMembers(t).play()
 }

@@ -21,22 +21,21 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// members are the hostile members: one, evil, that has the cells of exports, a pool each, and one
-// for each further cell. The member good is honest: it exports default/good, which is served at
-// good.test.
+// members are the hostile members: evil, which has a pool for each cell of an export, and a member
+// for each other cell. The honest member good exports default/good, which is served at good.test.
 type members struct {
 	*run
 	good   *parties.Honest
 	evil   *parties.Publisher
-	self   v1alpha1.ClusterSetMember // this cluster's entry in the ClusterSets of others
+	self   v1alpha1.ClusterSetMember // this cluster's entry for other ClusterSets
 	fields map[string]field
 	values map[string][]map[string]any // samples by name
 	list   []*memberCell
-	wanted chan struct{} // closed once this process asks for loads
+	wanted chan struct{} // closed when this process requests loads
 }
 
-// memberCell is a cell. A cell of an export has a pool of the member evil, a cell of a request
-// nothing, and others a member.
+// memberCell is a cell with, for an export, a pool of member evil; for a request, nothing;
+// otherwise a member.
 type memberCell struct {
 	cell
 	pool string // NAMESPACE/NAME
@@ -47,7 +46,7 @@ type memberCell struct {
 	ending error // how the stream ended; nil: all messages were acknowledged
 }
 
-// perNamespace is how many pools of cells have one namespace: its routes must stay within their
+// perNamespace is how many pools of cells share a namespace. The routes of a namespace have a
 // budget.
 const perNamespace = 10
 
@@ -132,8 +131,8 @@ func (m *members) namespaces() []string {
 	return slices.Compact(list)
 }
 
-// routes are the routes of the imports, an exported pool, and a policy that requests the load of an
-// import.
+// routes returns routes to the imports, an exported pool, and a policy that makes this process
+// request an import's load.
 func (m *members) routes() string {
 	text := `apiVersion: inference.networking.k8s.io/v1
 kind: InferencePool
@@ -168,7 +167,8 @@ spec:
 `, namespace, name)
 }
 
-// join makes this process a member for the honest one, and waits until its pool is served.
+// join makes this process a member of the honest cluster's set, and waits until the honest pool is
+// served.
 func (m *members) join() {
 	m.t.Helper()
 	m.rig.Eventually("it is a member", func() error {
@@ -189,7 +189,7 @@ func (m *members) join() {
 	m.rig.Eventually("the honest member's pool is served", func() error { return m.rig.expect("good.test", goodReply) })
 }
 
-// bounds are limits of values on the wire, by the end of a path. The longest counts.
+// bounds are limits of values on the wire, by the end of a path. The longest end counts.
 var bounds = map[string]*apiextensionsv1.JSONSchemaProps{
 	"epoch":                  {Maximum: most(registry.MaxStamp)},
 	"sequence":               {Maximum: most(registry.MaxStamp)},
@@ -223,8 +223,8 @@ var bounds = map[string]*apiextensionsv1.JSONSchemaProps{
 func most(n float64) *float64  { return &n }
 func longestOf(n int64) *int64 { return &n }
 
-// value returns a value of the kind at the root of a path, with the cell's value, from the sample
-// with the longest part of the path.
+// value returns a value of the kind at the root of a path. It has the cell's value, and is from the
+// sample with the longest part of the path.
 func (m *members) value(c cell) (kind, text string) {
 	m.t.Helper()
 	kind, steps := split(c.field)
@@ -245,7 +245,7 @@ func copied(v map[string]any) map[string]any {
 }
 
 func encoded(v any) string {
-	raw, _ := json.Marshal(v) // JSON values, numbers and texts always encode
+	raw, _ := json.Marshal(v) // cannot fail: JSON values, numbers and texts
 	return string(raw)
 }
 

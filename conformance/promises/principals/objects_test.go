@@ -23,9 +23,8 @@ import (
 	"github.com/penstock-project/penstock/manifests"
 )
 
-// kinds returns the tables of the store with the kinds that a principal writes. others has the
-// reasons for the other tables. A table that neither has fails: someone must decide who writes its
-// objects.
+// kinds returns the store's tables with the kinds in written. others has the reason for each other
+// table. A table in neither fails the test, because someone must decide who writes its objects.
 func kinds(t testing.TB, written []string, others map[string]string) []store.Kind {
 	t.Helper()
 	var out []store.Kind
@@ -52,8 +51,8 @@ func fieldsOf(t testing.TB, tables []store.Kind, w walker) []field {
 	return w.done(t)
 }
 
-// limits finds the schema of a field in the CRD of its kind, for the limits of its values; an empty
-// one for a kind without a CRD.
+// limits returns the schema of a field from its kind's CRD, for the limits of values; empty for a
+// kind without a CRD.
 func limits(t testing.TB) func(path string) *apiextensionsv1.JSONSchemaProps {
 	t.Helper()
 	schemas := theSchemas(t)
@@ -110,8 +109,8 @@ func theSchemas(t testing.TB) map[string]*apiextensionsv1.JSONSchemaProps {
 	return decoded.schemas
 }
 
-// sample is a file of testdata: a tenant's objects in which fields are set. $NS stands for its
-// namespace, and $HTTP and so on for the ports of the rig's listeners.
+// sample is a file of testdata with a tenant's objects. $NS stands for the namespace, and $HTTP and
+// others for ports of the rig's listeners.
 type sample struct {
 	file    string
 	objects []map[string]any
@@ -142,9 +141,9 @@ func readSamples(t testing.TB, folder string) []sample {
 	return out
 }
 
-// in returns a copy of the objects in a namespace, which is also a label of their host names.
+// in returns a copy of the objects in a namespace, whose name is also a label of their host names.
 func (s sample) in(namespace string, ports map[string]int) []map[string]any {
-	text, _ := json.Marshal(s.objects) // it was YAML
+	text, _ := json.Marshal(s.objects) // cannot fail: it was YAML
 	text = bytes.ReplaceAll(text, []byte("$NS"), []byte(namespace))
 	for listener, port := range ports {
 		text = bytes.ReplaceAll(text, []byte(strconv.Quote("$"+strings.ToUpper(listener))), []byte(strconv.Itoa(port)))
@@ -158,14 +157,13 @@ func (s sample) in(namespace string, ports map[string]int) []map[string]any {
 	return out
 }
 
-// split returns the kind of a path, and its steps: "spec", "rules", "[]", "backendRefs", "[]",
-// "weight".
+// split returns a path's kind, and its steps: "spec", "rules", "[]", "backendRefs", "[]", "weight".
 func split(path string) (kind string, steps []string) {
 	all := strings.Split(strings.ReplaceAll(path, "[]", ".[]"), ".")
 	return all[0], all[1:]
 }
 
-// reach returns how many steps of a path a value has.
+// reach returns how many steps of a path exist in a value.
 func reach(v any, steps []string) int {
 	if len(steps) == 0 {
 		return 0
@@ -196,7 +194,7 @@ func children(v any, step string) (out []any) {
 	return out
 }
 
-// set returns v with a value at a path. At a list or a map, it goes on in the element with the
+// set returns v with a value at a path. In a list or a map, it descends into the element with the
 // longest part of the path.
 func set(v any, steps []string, value any) any {
 	if len(steps) == 0 {
@@ -232,7 +230,7 @@ func set(v any, steps []string, value any) any {
 	return map[string]any{steps[0]: set(nil, steps[1:], value)}
 }
 
-// literal is a value of a field as it is written in JSON. now is the value in the sample.
+// literal returns a field's value in its JSON form. now is the value in the sample.
 func literal(f field, v value, l *apiextensionsv1.JSONSchemaProps, now any) any {
 	switch f.class {
 	case number:
@@ -276,7 +274,7 @@ func numeral(f field, v value, l *apiextensionsv1.JSONSchemaProps) any {
 	return json.Number(strconv.FormatUint(most+1, 10))
 }
 
-// longest is the length of a string, and the number of items, without a limit in the schema.
+// longest is the length of a string, and the number of items, if the schema has no limit.
 const longest = 4096
 
 func word(c class, v value, l *apiextensionsv1.JSONSchemaProps) string {
@@ -330,14 +328,14 @@ func repeated(v value, l *apiextensionsv1.JSONSchemaProps, now any) any {
 	return out
 }
 
-// another is a copy of an item that differs in what makes it unique.
+// another returns a copy of an item that differs in its unique parts.
 func another(item any, i int) any {
 	switch item := item.(type) {
 	case string:
 		if a, bits, isRange := strings.Cut(item, "/"); strings.Count(a, ".") == 3 {
 			if ip, err := netip.ParseAddr(a); err == nil {
 				b := ip.As4()
-				b[1], b[2] = b[1]+byte(i>>8), byte(i) // another network of /24: ranges do not overlap
+				b[1], b[2] = b[1]+byte(i>>8), byte(i) // another /24, because ranges must not overlap
 				if a = netip.AddrFrom4(b).String(); isRange {
 					a += "/" + bits
 				}

@@ -27,7 +27,7 @@ import (
 
 const cellHeader = "x-cell"
 
-// echo is a request as a server of the author received it, and the body of its response.
+// echo is a request as the author's server received it, which is also the response's body.
 type echo struct {
 	Method, Path, Body string
 	Headers            map[string]string
@@ -52,7 +52,7 @@ func echoServer(t testing.TB, host string) *httptest.Server {
 		_ = json.NewEncoder(w).Encode(e)
 	}))
 	_ = s.Listener.Close()
-	s.Config.ReadTimeout = 2 * time.Second // ends the wait for a body that is shorter than announced
+	s.Config.ReadTimeout = 2 * time.Second // ends the wait for a body that is too short
 	s.Listener = l
 	s.Start()
 	t.Cleanup(s.Close)
@@ -65,17 +65,16 @@ type hostilePicker struct {
 	healthv1.UnimplementedHealthServer
 	health   atomic.Pointer[healthv1.HealthCheckResponse]
 	checks   atomic.Int64
-	endpoint string // endpoint of the author's server
+	endpoint string // of the author's server
 	victim   string
 	fields   map[string]field
 	t        testing.TB
 
 	mu    sync.Mutex
-	cells map[string]cell // by value of cellHeader
+	cells map[string]cell // by the value of cellHeader
 }
 
-// Process implements the protocol: a pick for the headers, bodies back as they are, and nothing for
-// a response.
+// Process picks for headers, returns bodies unchanged, and sends nothing for a response.
 func (p *hostilePicker) Process(s extprocv3.ExternalProcessor_ProcessServer) error {
 	var c cell
 	for {
@@ -122,8 +121,8 @@ func (p *hostilePicker) Check(context.Context, *healthv1.HealthCheckRequest) (*h
 	return p.health.Load(), nil
 }
 
-// headers are the answers to a request's headers: a pick, and the cell if it is about that, or
-// about no phase of a request.
+// headers returns the answers to a request's headers: a pick, with the cell if it is about that
+// phase or about none.
 func (p *hostilePicker) headers(c cell) []*extprocv3.ProcessingResponse {
 	pick := p.pick(p.endpoint)
 	if c.field == "" {
@@ -157,7 +156,7 @@ func (p *hostilePicker) headers(c cell) []*extprocv3.ProcessingResponse {
 	return append(p.with(c, steps[0], &extprocv3.ProcessingResponse{}), pick)
 }
 
-// with sets the cell's value in an answer, if the cell is about its phase.
+// with sets the cell's value in an answer if the cell is about the answer's phase.
 func (p *hostilePicker) with(c cell, phase string, a *extprocv3.ProcessingResponse) []*extprocv3.ProcessingResponse {
 	if c.field == "" {
 		return []*extprocv3.ProcessingResponse{a}
@@ -187,7 +186,7 @@ func setLength(response *extprocv3.HeadersResponse, length string) {
 
 func (p *hostilePicker) pick(list string) *extprocv3.ProcessingResponse {
 	const name = "x-gateway-destination-endpoint"
-	metadata, _ := structpb.NewStruct(map[string]any{"envoy.lb": map[string]any{name: list}}) // texts alone
+	metadata, _ := structpb.NewStruct(map[string]any{"envoy.lb": map[string]any{name: list}}) // cannot fail: texts
 	set := []*corev3.HeaderValueOption{{Header: &corev3.HeaderValue{Key: name, RawValue: []byte(list)}}}
 	response := &extprocv3.CommonResponse{HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: set}}
 	return &extprocv3.ProcessingResponse{
@@ -206,11 +205,11 @@ func bodyBack(b *extprocv3.HttpBody) *extprocv3.ProcessingResponse {
 	}}
 }
 
-// pickers are the two pools whose picker is hostile.
+// pickers are two pools whose picker is hostile.
 type pickers struct {
 	*run
 	picker *hostilePicker
-	base   map[string]seen // keys are the ways to send a request
+	base   map[string]seen // by the way in which a request is sent
 }
 
 func newPickers(t testing.TB) *pickers {
@@ -239,7 +238,7 @@ func newPickers(t testing.TB) *pickers {
 	return &pickers{run: begin(t, r, remotePicker), picker: p, base: map[string]seen{}}
 }
 
-// pickerObjects are an import whose picker is relayed to, and a pool whose picker Envoy calls.
+// pickerObjects returns an import whose picker Penstock calls, and a pool whose picker Envoy calls.
 func pickerObjects(port, picker string) string {
 	route := func(host, kind, group string) string {
 		return fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
@@ -294,7 +293,7 @@ endpoints: [{addresses: [127.0.0.1]}]
 `, port, picker)
 }
 
-// seen is a request as its author sees it.
+// seen is a response as the request's author sees it.
 type seen struct {
 	status  int
 	headers map[string]string
@@ -302,7 +301,7 @@ type seen struct {
 	err     error
 }
 
-// play runs the cells one after the other. A cell begins once a request is answered.
+// play runs the cells in sequence. Each begins once a request is answered.
 func (p *pickers) play() {
 	p.t.Helper()
 	for _, by := range []string{"relayed", "asked"} {
@@ -371,8 +370,8 @@ func (p *pickers) sick(c cell, steps []string) {
 
 const body = `{"model":"mine","messages":[{"role":"user","content":"hello"}]}`
 
-// honest is a request of another client of a pool. It may be answered 503 while the picker is left
-// out, but it never changes.
+// honest sends a request of another client of a pool. While the picker is left out, 503 is correct,
+// but the request must not change.
 func (p *pickers) honest(by string) func() error {
 	return func() error {
 		s := p.rig.send(by+".test", nil, body)

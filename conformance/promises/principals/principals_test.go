@@ -37,7 +37,8 @@ type principal struct {
 
 var principals = []principal{tenant, hub, hubMember, member, remotePicker, modelServerOf, client}
 
-// A new field of a type, or a row whose field is gone, needs a decision. This test runs no program.
+// A new field of a type, and a row whose field no longer exists, need a decision. This test runs no
+// program.
 func TestPrincipals_EveryCellIsDecided(t *testing.T) {
 	table := readMatrix(t)
 	for _, p := range principals {

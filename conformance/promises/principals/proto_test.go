@@ -10,9 +10,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// walkProto generates the fields of a protobuf message below a path, as walker.walk does for Go
-// types. A message within itself is walked once. whole names messages whose own fields do not
-// matter: each is one field.
+// walkProto is walker.walk for a protobuf message. It does not descend again into a message that
+// contains itself. Messages in whole count as one field.
 func (w *walker) walkProto(
 	path string, m protoreflect.MessageDescriptor, whole func(protoreflect.MessageDescriptor) bool,
 	within ...protoreflect.FullName,
@@ -55,8 +54,8 @@ func contains(list []protoreflect.FullName, name protoreflect.FullName) bool {
 	return false
 }
 
-// protoClass returns the class of a protobuf field or element, or "" for a message that has fields
-// of its own.
+// protoClass returns the class of a protobuf field or element, or "" for a message with fields of
+// its own.
 func (w *walker) protoClass(path string, f protoreflect.FieldDescriptor) class {
 	longest := ""
 	for end := range w.classes {
@@ -88,14 +87,13 @@ func (w *walker) protoClass(path string, f protoreflect.FieldDescriptor) class {
 	return number
 }
 
-// sizes of values of protobuf fields: the maximum, and the overflow.
+// Sizes of values of protobuf fields, for maximum and overflow.
 var (
 	protoText  = map[value]int{zero: 0, maximum: 4 << 10, overflow: 128 << 10}
 	protoItems = map[value]int{zero: 0, maximum: 32, overflow: 10_000}
 )
 
-// setProto sets the field at a path. Lists on the way have one element, and get one if they lack
-// it.
+// setProto sets the field at a path. Empty lists on the path get an element.
 func setProto(t testing.TB, m protoreflect.Message, steps []string, v value, another func(class) string, c class) {
 	t.Helper()
 	f := m.Descriptor().Fields().ByName(protoreflect.Name(steps[0]))
@@ -139,7 +137,7 @@ func setProto(t testing.TB, m protoreflect.Message, steps []string, v value, ano
 		}
 	case f.Message() != nil:
 		fillMessage(m.Mutable(f).Message(), v)
-	case v == overflow && c == number: // the number does not fit the type
+	case v == overflow && c == number: // too large for the type
 		raw := protowire.AppendTag(m.GetUnknown(), f.Number(), protowire.VarintType)
 		m.SetUnknown(protowire.AppendVarint(raw, 1<<64-1))
 	default:
@@ -147,7 +145,7 @@ func setProto(t testing.TB, m protoreflect.Message, steps []string, v value, ano
 	}
 }
 
-// seed gives a header a name and a value: without them, its other fields have no effect.
+// seed gives a header a name and a value, without which its other fields have no effect.
 func seed(m protoreflect.Message) {
 	for i := range m.Descriptor().Fields().Len() {
 		switch f := m.Descriptor().Fields().Get(i); f.Name() {
@@ -161,7 +159,7 @@ func seed(m protoreflect.Message) {
 	}
 }
 
-// repeat makes a list of n elements, which are the first one's, or empty.
+// repeat makes a list of n elements, copies of the first one or empty.
 func repeat(list protoreflect.List, f protoreflect.FieldDescriptor, n int) {
 	for list.Len() < n {
 		switch {
@@ -176,8 +174,8 @@ func repeat(list protoreflect.List, f protoreflect.FieldDescriptor, n int) {
 	list.Truncate(n)
 }
 
-// fillMessage gives a well-known message a value of a size; another one stays empty, or gets bytes
-// that it does not have.
+// fillMessage gives a well-known message a value of a size. Other messages stay empty, or get
+// unknown bytes.
 func fillMessage(m protoreflect.Message, v value) {
 	switch message := m.Interface().(type) {
 	case *durationpb.Duration:

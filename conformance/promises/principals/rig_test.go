@@ -26,11 +26,11 @@ import (
 
 // rig is a penstock serve on a folder, with an Envoy for its Gateway infra/gw, and the victim: an
 // HTTPRoute, an InferencePool, a Service and a model server in the namespace victim, all named
-// victim, at victim.test. Requests of the victim's clients run from start to end.
+// victim, at victim.test. The victim's clients send requests until the test ends.
 //
-// The Gateway takes routes of all namespaces, and no ListenerSets, which is the default. Gateway
-// infra/sets, with an Envoy of its own, takes ListenerSets of all namespaces: their authors may
-// take each other's host names there.
+// The Gateway accepts routes of all namespaces and, by default, no ListenerSets. Gateway
+// infra/sets, with its own Envoy, accepts ListenerSets of all namespaces, whose authors may take
+// each other's host names there.
 type rig struct {
 	processtest.Rig
 	dir string // state, logs and sockets
@@ -38,16 +38,16 @@ type rig struct {
 	// interface.
 	gateway             map[string]int
 	picker, http, admin int
-	server              *httptest.Server // the victim's
+	server              *httptest.Server // the victim's server
 	penstock            *process.Process
 	envoys              []*process.Process
 
 	marker   int
 	saved    map[string]int // file -> marker of its last settle
 	former   string         // the marker that the last settle removed
-	rejected []string       // by an Envoy, since settle began
+	rejected []string       // NACKs of any Envoy since settle began
 	configs  string         // the victim's part of Envoy's configuration at the start
-	reports  string         // what is reported about the victim and the Gateway at the start
+	reports  string         // the reports about the victim and the Gateway at the start
 
 	stop   context.CancelFunc
 	done   sync.WaitGroup
@@ -109,7 +109,7 @@ func (r *rig) attach(gateway string, admin int) {
 	r.ends(envoy)
 }
 
-// modelServer answers each request with a text; its metrics page is an idle vLLM's.
+// modelServer answers each request with a text. Its metrics page is that of an idle vLLM.
 func modelServer(reply string) *httptest.Server {
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/metrics" {
@@ -189,7 +189,7 @@ endpoints: [{addresses: [%s]}]
 		port, ip)
 }
 
-// victimRequests are the requests of the victim's clients: to the pool and to the Service.
+// victimRequests returns the victim's clients' requests: to the pool and to the Service.
 func (r *rig) victimRequests() []func() error {
 	chat := `{"model":"victim","messages":[{"role":"user","content":"hello"}]}`
 	return []func() error{
@@ -224,7 +224,7 @@ func (r *rig) ask(host, path, body string) (status int, text string, err error) 
 	return resp.StatusCode, string(raw), err
 }
 
-// pace is the time from one request of the victim to the next. The machine has other work.
+// pace is the time between two requests of the victim. It leaves the machine time for other work.
 const pace = 5 * time.Millisecond
 
 func (r *rig) traffic() {
@@ -257,16 +257,16 @@ func (r *rig) end() {
 	r.Logf("%d requests of the victim", r.sent)
 }
 
-// changed states how the victim's configuration or reports differ from the start, and what an Envoy
-// rejects; "" if nothing changed.
+// changed describes how the victim's configuration or reports differ from the start, and Envoys'
+// NACKs; "": nothing changed.
 func (r *rig) changed() string {
 	r.Helper()
 	return cmp.Diff(r.reports, r.victimReports(r.status())) + cmp.Diff(r.configs, r.victimConfiguration()) +
 		strings.Join(r.rejected, "\n")
 }
 
-// unchanged fails the test if something of the victim's has changed, or Envoy rejects something.
-// what names the suspects.
+// unchanged fails the test if the victim's configuration or reports changed, or Envoy rejects
+// something. what names the suspects.
 func (r *rig) unchanged(what string) (same bool) {
 	r.Helper()
 	changed := r.changed()
@@ -276,10 +276,9 @@ func (r *rig) unchanged(what string) (same bool) {
 	return changed == ""
 }
 
-// settle saves objects in a file of the folder, replacing the last ones of that name, and waits
-// until Envoy and the status reflect them. The field rejected then has Envoy's NACKs. Each call
-// writes another file: after a document that does not parse, the reader keeps a file's former
-// objects.
+// settle saves objects in the folder in place of the previous ones of that name. It waits until
+// Envoy and the status reflect them; r.rejected then has Envoy's NACKs. Each call writes a new
+// file: after a document that does not parse, the reader keeps a file's former objects.
 func (r *rig) settle(name, objects string) {
 	r.Helper()
 	last, had := r.saved[name]
@@ -312,8 +311,8 @@ spec:
 
 func numbered(name string, n int) string { return fmt.Sprintf("%d-%s", n, name) }
 
-// reported returns an error until the status has the last marker and not the one before: one report
-// follows from each change of the folder.
+// reported returns an error until the status has the last marker and lacks the one before. Each
+// change of the folder causes one report.
 func (r *rig) reported() error {
 	var has []string
 	for _, o := range r.status().Objects {
@@ -336,7 +335,7 @@ type proxy struct {
 	}
 }
 
-// synced returns an error while Envoy lacks something. Clusters that drain may be left.
+// synced returns an error while Envoy lacks a resource. Draining clusters may stay.
 func (r *rig) synced() error {
 	var proxies []proxy
 	r.get(local(r.http), "/proxies", &proxies)
@@ -414,8 +413,8 @@ func (r *rig) victimReports(d document) string {
 	return strings.Join(out, "\n")
 }
 
-// victimConfiguration is the victim's part of Envoy's configuration: all clusters and endpoints
-// that are named after it, and its virtual host with its own routes, in their order.
+// victimConfiguration returns the victim's part of Envoy's configuration: clusters and endpoints
+// with its name, and its virtual host with its own routes in order.
 func (r *rig) victimConfiguration() string {
 	var dump any
 	r.get(local(r.admin), "/config_dump?include_eds", &dump)
@@ -439,7 +438,7 @@ func (r *rig) victimConfiguration() string {
 				name = "/victim/victim"
 			}
 			if strings.Contains(name+" "+cluster, "/victim/victim") {
-				text, _ := json.Marshal(v) // it was JSON
+				text, _ := json.Marshal(v) // cannot fail: it was JSON
 				out = append(out, string(text))
 				return
 			}

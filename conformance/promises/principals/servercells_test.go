@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process/processtest"
 )
 
-// servers are the hostile model servers: one for each cell, with a pool and an address of its own.
+// servers are the hostile model servers. Each cell has a server, with its own pool and address.
 type servers struct {
 	*run
 	fields map[string]field
@@ -31,10 +31,10 @@ type serverCell struct {
 	cell
 	fields  map[string]field
 	pool    string
-	address string // address of this machine
+	address string // the server's address on this machine
 	port    int
 	root    string
-	part    string // path of the field below its root
+	part    string // the field's path below its root
 }
 
 func newServers(t testing.TB) *servers {
@@ -51,7 +51,7 @@ func newServers(t testing.TB) *servers {
 		server.root, server.part, _ = strings.Cut(c.field, ".")
 		server.port = server.listen(t, 0, server.serve)
 		if strings.HasPrefix(server.part, "nv_") {
-			server.listen(t, 8002, server.serve) // Triton has its metrics there
+			server.listen(t, 8002, server.serve) // Triton's port of metrics
 		}
 		if server.root == "events" || server.root == "load" {
 			server.listen(t, s.zmq, server.publish)
@@ -63,7 +63,7 @@ func newServers(t testing.TB) *servers {
 	return s
 }
 
-// objects are the cell's pool, with the settings that make Penstock read the field.
+// objects returns the cell's pool, with settings that make Penstock read the field.
 func (c *serverCell) objects(zmq int) string {
 	text := poolOf(c.pool, c.address, fmt.Sprint(c.port))
 	engine := ""
@@ -119,7 +119,7 @@ func (c *serverCell) listen(t testing.TB, port int, serve func(net.Conn)) int {
 const serverReply = "the cell's model server"
 
 func (c *serverCell) serve(conn net.Conn) {
-	_ = conn.SetDeadline(time.Now().Add(30 * time.Second)) // ends a connection that is not used
+	_ = conn.SetDeadline(time.Now().Add(30 * time.Second)) // closes a connection that is not used
 	req, err := http.ReadRequest(bufio.NewReader(conn))
 	if err != nil {
 		return
@@ -158,7 +158,7 @@ var pages = []string{
 		"nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"fraction\"} 0\n",
 }
 
-// page is the metrics page: of all engines, with the cell's value.
+// page returns a metrics page with the series of all engines and the cell's value.
 func (c *serverCell) page() string {
 	page := strings.Join(pages, "")
 	if c.root != "metrics" {
@@ -166,7 +166,7 @@ func (c *serverCell) page() string {
 	}
 	series, labels, some := strings.Cut(c.part, "{")
 	switch name, value, selects := strings.Cut(strings.TrimSuffix(labels, "}"), "="); {
-	case selects: // a separate line has the label
+	case selects: // the label is in a line of its own
 		return page + fmt.Sprintf("%s{%s=%q} %s\n", series, name, value, c.number())
 	case some: // a label
 		text := c.text()
@@ -200,7 +200,7 @@ func (c *serverCell) models() string {
 			model[c.part] = v
 		}
 	}
-	raw, _ := json.Marshal(whole) // texts and numbers
+	raw, _ := json.Marshal(whole) // cannot fail: texts and numbers
 	return string(raw)
 }
 
@@ -218,7 +218,7 @@ func (c *serverCell) text() string {
 	return strings.Repeat("a", map[value]int{zero: 0, maximum: 4 << 10, overflow: 256 << 10}[c.value])
 }
 
-// publish is the server's PUB socket: the cell's message first, and then a correct one.
+// publish is the server's PUB socket. It sends the cell's message, then a correct one.
 func (c *serverCell) publish(conn net.Conn) {
 	p := parties.KVPublisher{Conn: conn}
 	if p.Greet() != nil {

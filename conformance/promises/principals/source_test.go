@@ -60,8 +60,7 @@ func literalText(n ast.Node) (string, bool) {
 	return s, err == nil
 }
 
-// arguments are the texts with which a function or method of a name is called, and cases the ones
-// of a function's switches.
+// arguments returns the texts with which a function or method is called.
 func arguments(files []*ast.File, function string) (out []string) {
 	for _, file := range files {
 		ast.Inspect(file, func(n ast.Node) bool {
@@ -90,8 +89,8 @@ func arguments(files []*ast.File, function string) (out []string) {
 	return slices.Compact(out)
 }
 
-// cases are the texts of the switches of a function, below the name of the enclosing case, if that
-// is a constant: a case "role" within the case inMessage is "inMessage.role".
+// cases returns the texts in a function's switches, below the constant of the enclosing case: case
+// "role" within case inMessage is "inMessage.role".
 func cases(files []*ast.File, function string) (out []string) {
 	for _, file := range files {
 		for _, d := range file.Decls {

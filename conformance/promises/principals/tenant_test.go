@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// tenant is an author in a namespace with Kubernetes' role edit, extended to the kinds of CRDs.
+// tenant is an author in one namespace. It has Kubernetes' role edit, extended to the kinds of
+// CRDs.
 var tenant = principal{"tenant", func(t testing.TB) []field {
 	tables := kinds(t, tenantWrites, tenantLeaves)
 	return fieldsOf(t, tables, walker{classes: tenantClasses, unread: slices.Concat(metadata, tenantUnread)})

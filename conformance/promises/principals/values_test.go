@@ -6,7 +6,7 @@ const (
 	negative          value = "negative"
 	zero              value = "zero"
 	maximum           value = "maximum"  // the largest value that validation or the type accepts
-	overflow          value = "overflow" // one more, or a value that does not fit the type
+	overflow          value = "overflow" // one more than maximum, or a value that the type cannot hold
 	anothersName      value = "another's name"
 	anothersNamespace value = "another's namespace"
 )
@@ -24,5 +24,5 @@ func values(c class) []value {
 	case boolean:
 		return []value{zero, maximum}
 	}
-	return []value{zero, maximum, overflow} // text, list, mapping
+	return []value{zero, maximum, overflow} // for a text, a list or a map
 }

@@ -4,6 +4,6 @@ package process
 
 import "syscall"
 
-// Attributes only keeps the terminal's signals from the child: kernels other than Linux cannot end
+// Attributes only keeps the terminal's signals from the child: kernels other than Linux do not end
 // a child with its parent.
 func Attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -38,7 +38,7 @@ func Start(name, logPath, binary string, env []string, args ...string) (*Process
 	p.cmd.SysProcAttr = Attributes()
 	began := make(chan error)
 	go func() {
-		runtime.LockOSThread() // Pdeathsig is tied to the thread that starts the child
+		runtime.LockOSThread() // Pdeathsig is sent when the thread that starts the child ends
 		defer runtime.UnlockOSThread()
 		err := p.cmd.Start()
 		began <- err
@@ -130,8 +130,8 @@ func Resident(pid int, field string) (int64, error) {
 	return 0, errors.Join(fmt.Errorf("no %s", field), lines.Err())
 }
 
-// Peak follows the resident memory of a process. The returned function ends the measurement, and
-// returns the maximum in bytes.
+// Peak follows the resident memory of a process. The returned function ends this, and returns the
+// maximum in bytes.
 func Peak(ctx context.Context, pid int) func() int64 {
 	var most int64
 	ctx, stop := context.WithCancel(ctx)
@@ -159,8 +159,7 @@ func Peak(ctx context.Context, pid int) func() int64 {
 // Limit is the deadline of Eventually. It only ends a run that hangs.
 const Limit = 40 * time.Second
 
-// Eventually polls the function check until it succeeds. After Limit, Eventually returns check's
-// last error.
+// Eventually polls check until it succeeds. After Limit, it returns check's last error.
 func Eventually(ctx context.Context, what string, check func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, Limit)
 	defer cancel()

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// slope returns the growth of values by a linear fit, and its standard error, both in % of the mean
-// per hour. The error allows for the correlation of successive deviations.
+// slope fits a line. It returns the growth of values and its standard error, both in % of the mean
+// per hour. The error allows for correlation of successive deviations.
 func slope(hours, values []float64) (percent, deviation float64) {
 	n := float64(len(hours))
 	var meanX, meanY float64
@@ -38,9 +38,9 @@ func slope(hours, values []float64) (percent, deviation float64) {
 	return 100 * b / meanY, 100 * math.Sqrt(rest/(n-2)/xx*(1+alike)/(1-alike)) / meanY
 }
 
-// apart removes from values their linear dependence on sizes, and keeps their mean. If it is also
-// removed from times, the slope equals the slope of a fit by time and size (Frisch and Waugh,
-// Econometrica 1, 1933).
+// apart removes from values their linear dependence on sizes, and keeps their mean. Applied to
+// times, too, it gives the slope of a fit by time and size (Frisch and Waugh, Econometrica 1,
+// 1933).
 func apart(values, sizes []float64) []float64 {
 	if len(sizes) != len(values) || len(values) == 0 {
 		return values
@@ -65,7 +65,7 @@ func apart(values, sizes []float64) []float64 {
 	return out
 }
 
-// apart removes the dependence on the size of the configuration and on the number of endpoints.
+// apart removes from values the dependence on the configuration's size and the number of endpoints.
 func (s *Samples) apart(values []float64) []float64 {
 	return apart(apart(values, s.size), apart(s.endpoints, s.size))
 }
@@ -88,15 +88,14 @@ func (s Slope) String() string {
 		s.Limit)
 }
 
-// Shortest is the shortest soak whose slopes are compared with their limits.
+// Shortest is the shortest soak whose slopes are judged.
 const Shortest = 30 * time.Minute
 
-// judged is in hours. It is less than half of Shortest, because samples begin some time after the
-// start of a soak's second half.
+// judged is in hours. It is below half of Shortest, because samples begin some time after the
+// second half of a soak.
 const judged = 14.0 / 60
 
-// Judged returns a sentence about how slopes are compared with their limits, or why they are not
-// compared.
+// Judged states how slopes are judged, or why they are not.
 func (s *Samples) Judged() string {
 	if s.hours() < judged {
 		return fmt.Sprintf(
@@ -106,8 +105,8 @@ func (s *Samples) Judged() string {
 	return "a slope fails if it exceeds its limit by more than two standard errors"
 }
 
-// Growth returns the slopes, and an error if a slope exceeds its limit by more than two standard
-// errors. A soak that is too short gives no error.
+// Growth returns the slopes. It returns an error if a slope exceeds its limit by more than two
+// standard errors, unless the soak is too short.
 func (s *Samples) Growth() (slopes []Slope, err error) {
 	for _, x := range []struct {
 		name   string

@@ -24,8 +24,7 @@ type Samples struct {
 	// Dir is the folder for samples.tsv and for heap profiles at the beginning and the end of the
 	// soak.
 	Dir string
-	// Size returns the present size of the process's configuration, in any unit; nil: the size is
-	// constant.
+	// Size returns the current size of the configuration, in any unit; nil: the size is constant.
 	Size func() float64
 
 	at                    []float64 // hours
@@ -36,8 +35,8 @@ type Samples struct {
 // Len returns the number of samples.
 func (s *Samples) Len() int { return len(s.at) }
 
-// Take records samples of a process of this machine until ctx ends. The parameter socket is
-// api.sock in its state folder.
+// Take records samples of a process of this machine until ctx ends. socket is the path of api.sock
+// in its state folder.
 func (s *Samples) Take(ctx context.Context, pid int, socket string) error {
 	client := &http.Client{Timeout: interval,
 		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -84,7 +83,7 @@ func (s *Samples) take(ctx context.Context, pid int, client *http.Client) error 
 				append(s.rss, float64(rss))
 			s.size, s.endpoints = append(s.size, s.sized()), append(s.endpoints, sample.endpoints)
 		} else if ctx.Err() == nil {
-			last = err // a frozen process does not answer
+			last = err // fails while the process is frozen
 		}
 		select {
 		case <-time.After(interval):
@@ -118,7 +117,7 @@ func (s *Samples) write(out io.Writer) error {
 
 type needs struct{ heap, goroutines, endpoints float64 }
 
-// live reads /metrics, because a heap profile would itself take memory. The live heap is half of
+// live reads /metrics, because a heap profile would take memory itself. The live heap is half of
 // the heap size that starts the next collection.
 func live(ctx context.Context, client *http.Client) (sample needs, err error) {
 	add := func(into *float64, line, name string) {

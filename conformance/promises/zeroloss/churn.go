@@ -19,7 +19,7 @@ func addServer(w *world, rng *rand.Rand) (string, error) {
 	return fmt.Sprintf("%s at %d", s.name, s.port), s.serve()
 }
 
-// lateServer adds a server that does not accept connections yet. Requests to it are retried at
+// lateServer adds a server that does not accept connections yet. Envoy retries its requests at
 // another server, so no policy may have zero fallbacks.
 func lateServer(w *world, rng *rand.Rand) (string, error) {
 	f := w.someFleet(rng)
@@ -51,7 +51,7 @@ func drainServer(w *world, rng *rand.Rand) (string, error) {
 	return s.name, nil
 }
 
-// The server ends once its requests have ended.
+// removeServer removes a server from the files. The server ends once its requests have ended.
 func removeServer(w *world, rng *rand.Rand) (string, error) {
 	f := w.someFleet(rng)
 	s := pick(rng, f.servers...)

@@ -20,12 +20,12 @@ import (
 
 const (
 	eventEvery = 100 * time.Millisecond
-	// After a change, an answer may still follow the old configuration for the time settled.
+	// For the duration settled after a change, an answer may still follow the old configuration.
 	settled        = 10 * time.Second
 	requestTimeout = 20 * time.Second
 	smallBody      = 200
 	largeBody      = 1 << 20
-	largeOne       = 25 // of 25 plain requests, one has a large body
+	largeOne       = 25 // of this many plain requests, one has a large body
 	freshTransport = 1
 )
 
@@ -40,7 +40,7 @@ type target struct {
 	waiting int // requests without response headers
 }
 
-// expect sets the fleets that answer. The previous fleets may still answer for the time settled.
+// expect sets the fleets that answer. The previous ones may still answer for the duration settled.
 func (t *target) expect(fleets []string, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -71,7 +71,7 @@ func (t *target) strict(now time.Time) {
 	}
 }
 
-// begin returns false if the host receives no more requests.
+// begin returns false if the host gets no more requests.
 func (t *target) begin() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -87,8 +87,7 @@ func (t *target) answered() {
 	t.waiting--
 }
 
-// quiet stops new requests to the host. It reports whether all sent requests have their response
-// headers.
+// quiet stops new requests to the host. It reports whether all sent requests have response headers.
 func (t *target) quiet() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -192,7 +191,7 @@ func (c *clients) choose() *target {
 func (c *clients) run(ctx context.Context) {
 	for range c.streams {
 		c.unsettled.Go(func() {
-			pause := time.NewTicker(eventEvery) // slows the loop if there is no target, or all requests fail at once
+			pause := time.NewTicker(eventEvery) // limits the rate if all requests fail at once
 			defer pause.Stop()
 			for ctx.Err() == nil {
 				if t := c.choose(); t != nil {

@@ -18,14 +18,14 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// At the end of a run, Envoy must have nothing stale. The expected names come from a fresh
-// translation of the folder. The expected content comes from an Envoy that has just started.
+// At the end of a run, Envoy must have nothing stale. A fresh translation of the folder gives the
+// expected names, and a fresh Envoy the expected content.
 
-// Keys are "type name". Values lack the marks that differ between Envoys.
+// resources has content by "type name", without the marks, which differ between Envoys.
 type resources map[string]string
 
-// sections are the lists in a configuration dump that hold resources from ADS, with the fields that
-// hold an element's resource and its name.
+// sections are the lists of a configuration dump with resources from ADS. resource and name are the
+// fields of a list's elements.
 var sections = []struct{ kind, list, state, resource, name string }{
 	{"cluster", "dynamic_active_clusters", "", "cluster", "name"},
 	{"warming cluster", "dynamic_warming_clusters", "", "cluster", "name"},
@@ -99,7 +99,7 @@ func readDump(text []byte) (resources, error) {
 				if object[s.name] == "penstock-gate" {
 					unjudge(object)
 				}
-				text, err := json.Marshal(object) // normalizes the order of keys
+				text, err := json.Marshal(object) // json.Marshal sorts the keys
 				if err != nil {
 					return nil, fmt.Errorf("%s: %w", s.list, err)
 				}
@@ -110,9 +110,9 @@ func readDump(text []byte) (resources, error) {
 	return out, nil
 }
 
-// mark is the line that Penstock writes in front of a certificate that it sends again, because
-// Envoy ACKs equal bytes without checking them again (xds/publish/secret.go). A fresh Envoy
-// receives no mark.
+// mark is the line that Penstock writes before a certificate that it sends again: Envoy would
+// acknowledge equal bytes without checking them again (xds/publish/secret.go). A fresh Envoy gets
+// no mark.
 var mark = regexp.MustCompile(`^[0-9a-f]+ [0-9a-f]+ [0-9a-f]+\n`)
 
 func unmark(object map[string]any) {
@@ -124,8 +124,8 @@ func unmark(object map[string]any) {
 	}
 }
 
-// unjudge removes the health of endpoints that Envoy checks itself: its dump has the results of its
-// checks, which change after a gate has stopped.
+// unjudge removes the health of endpoints that Envoy checks: the results in its dump change after a
+// gate has stopped.
 func unjudge(value any) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -172,8 +172,8 @@ func (r *run) translated(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// nothingStale waits until two things hold for each Envoy that received all changes: its resources
-// have the names of a fresh translation, and the content of a fresh Envoy's resources.
+// nothingStale waits until each Envoy that received all changes has the resource names of a fresh
+// translation and the content of a fresh Envoy.
 func (r *run) nothingStale(ctx context.Context) error {
 	r.note("comparing Envoy's resources with a fresh translation and a fresh Envoy")
 	fresh, err := r.edge("fresh", r.planes...)
@@ -208,8 +208,7 @@ func (r *run) stale(ctx context.Context, e, fresh edge) error {
 	}
 	var has []string
 	for name := range got {
-		// After a probe of a picker, a name may begin with health/. A translation of files has no
-		// probes.
+		// The prefix health/ follows a probe of a picker. A translation of files has no probes.
 		has = append(has, strings.Replace(name, " health/", " ", 1))
 	}
 	slices.Sort(has)

@@ -16,13 +16,13 @@ import (
 type server struct {
 	fleet, name string
 	port        int
-	draining    bool // state in the files; only the planning goroutine uses it
+	draining    bool // state in the files, for the planning goroutine
 
 	addresses []string
 	http      *http.Server
 	served    atomic.Int64
 	open      atomic.Int64
-	left      atomic.Int64 // when the server left the files; 0: not yet
+	left      atomic.Int64 // when it left the files; 0: not yet
 	stray     func(s *server, since time.Duration)
 }
 
@@ -35,13 +35,13 @@ type answer struct {
 	Sum   uint32 `json:"sum"`
 }
 
-// Until the method serve is called, the port rejects connections.
+// newServer makes a server whose port rejects connections until serve is called.
 func newServer(fleet, name string, port int, stray func(*server, time.Duration)) *server {
 	s := &server{fleet: fleet, name: name, port: port, addresses: []string{"127.0.0.1"}, stray: stray}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/chat/completions", s.chat)
 	mux.HandleFunc("GET /metrics", s.metrics)
-	// Like uvicorn, close idle connections after 5 seconds.
+	// uvicorn, too, closes idle connections after 5 seconds.
 	s.http = &http.Server{Handler: mux, IdleTimeout: 5 * time.Second, ReadHeaderTimeout: 30 * time.Second,
 		ErrorLog: log.New(io.Discard, "", 0)}
 	s.http.Protocols = new(http.Protocols)
@@ -61,8 +61,8 @@ func (s *server) serve() error {
 	return nil
 }
 
-// linger is how long a model server may still receive requests after it has left the files, because
-// a pick may precede the change.
+// linger is how long a server may get requests after it left the files, because a pick may precede
+// the change.
 const linger = 4 * time.Second
 
 func (s *server) retire(ctx context.Context) {
@@ -76,7 +76,8 @@ func (s *server) retire(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
-	// net/http writes the end of a response after its handler has returned.
+	// Shutdown waits for net/http, which writes the end of a response after its handler has
+	// returned.
 	_ = s.http.Shutdown(ctx) // an error means that the run has ended
 }
 
@@ -86,8 +87,8 @@ func (s *server) chat(w http.ResponseWriter, r *http.Request) {
 	s.open.Add(1)
 	defer s.open.Add(-1)
 	s.served.Add(1)
-	// A late request is correct for an external picker: Envoy may use its endpoints for a while
-	// without a pick.
+	// Servers of an external picker are exempt: Envoy may use its endpoints for a while without a
+	// pick.
 	if left := s.left.Load(); left != 0 && s.fleet != externalFleet {
 		if since := time.Since(time.Unix(0, left)); since > linger {
 			s.stray(s, since)

@@ -13,10 +13,10 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/retry"
 )
 
-// In a soak, the ModelServers of namedFleet have a host name instead of an address.
+// namedFleet is the fleet whose ModelServers have a host name instead of an address, in a soak.
 const namedFleet = "f1"
 
-// The host name of namedFleet resolves to these addresses, in turn.
+// namedAddresses are, in turn, the addresses of that host name.
 var namedAddresses = []string{"127.0.1.1", "127.0.1.2"}
 
 func (r *run) resolver() []string {
@@ -56,7 +56,7 @@ func (r *run) unresolved(ctx context.Context, p *plane) error {
 	if err := r.looksUp(ctx); err != nil {
 		return err
 	}
-	if err := r.terminate(ctx, p); err != nil { // p uses the address that it has saved
+	if err := r.terminate(ctx, p); err != nil { // it starts with the address that it has saved
 		return err
 	}
 	r.note("the DNS server answers SERVFAIL")
@@ -91,8 +91,8 @@ func (r *run) looksUp(ctx context.Context) error {
 	})
 }
 
-// soon has a deadline that exceeds the longest time between two lookups of a name. Only a run that
-// hangs reaches the deadline.
+// soon waits longer than the longest time between two lookups of a name. Only a run that hangs
+// reaches its deadline.
 func soon(ctx context.Context, what string, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()

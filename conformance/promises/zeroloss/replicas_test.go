@@ -21,15 +21,15 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// pair is two control planes and an Envoy, with requests that must all succeed.
+// pair is two control planes and an Envoy. All its requests must succeed.
 type pair struct {
 	*run
 	t    *testing.T
 	stop func() // ends the requests
 }
 
-// startPair runs a pair until the test ends, and then reports lost requests. Without an Envoy, the
-// test starts one.
+// startPair runs a pair until the test ends, and then reports lost requests. If envoy is false, the
+// test must start one.
 func startPair(t *testing.T, envoy bool, set ...func(*options)) *pair {
 	t.Helper()
 	t.Parallel()
@@ -144,10 +144,10 @@ func (p *plane) serves() error {
 	return nil
 }
 
-// resent lists the resources that a control plane has sent since it started.
+// resent lists the resources that a control plane has sent since its start.
 func (p *plane) resent() ([]string, error) { return p.metric("penstock_xds_resources_total") }
 
-// metric lists the lines of a metric that are not 0.
+// metric lists the lines of a metric whose value is not 0.
 func (p *plane) metric(name string) (lines []string, err error) {
 	body, err := p.get("/metrics")
 	if err != nil {
@@ -163,7 +163,7 @@ func (p *plane) metric(name string) (lines []string, err error) {
 	return lines, text.Err()
 }
 
-// listeners are Envoy's counters of events that may cut streams.
+// listeners returns Envoy's counters of events that may cut streams.
 func (p *pair) listeners() map[string]int64 {
 	p.t.Helper()
 	resp, err := http.Get(
@@ -186,7 +186,7 @@ func (p *pair) listeners() map[string]int64 {
 
 func TestDeltaADS_RestartResendsNothingAndCutsNoStream(t *testing.T) {
 	p := startPair(t, true)
-	p.flows(200) // until Penstock has learned endpoints of external pickers
+	p.flows(200) // teaches Penstock the endpoints of external pickers
 	before := p.listeners()
 	a, b := p.planes[0], p.planes[1]
 	for _, turn := range []struct {
@@ -198,7 +198,7 @@ func TestDeltaADS_RestartResendsNothingAndCutsNoStream(t *testing.T) {
 		<-turn.again.Ended()
 		p.must(turn.again.start(p.Dir))
 		p.must(turn.again.ready(t.Context()))
-		// Now the new process is Envoy's only choice.
+		// Now Envoy can only use the new process.
 		p.note("%s is back; the other one was killed", turn.again.name)
 		turn.other.Signal(syscall.SIGKILL)
 		<-turn.other.Ended()
@@ -215,8 +215,8 @@ func TestDeltaADS_RestartResendsNothingAndCutsNoStream(t *testing.T) {
 	}
 }
 
-// An upgrade may change any resource of Envoy's. This one changes every listener, which is the
-// worst case: streams have the drain time to end.
+// An upgrade may change any resource of Envoy. This one changes every listener, which is the worst
+// case: streams must end within the drain time.
 func TestUpgrade_ChangedListenersLoseNothing(t *testing.T) {
 	p := startPair(t, true)
 	for _, again := range p.planes {
@@ -234,7 +234,7 @@ func TestUpgrade_ChangedListenersLoseNothing(t *testing.T) {
 
 func TestDeltaADS_RemovalDuringOutageArrivesOnReconnect(t *testing.T) {
 	p := startPair(t, true)
-	p.stop() // a pool with FailClose answers 503 without a picker
+	p.stop() // without a picker, a pool with FailClose answers 503
 	for _, plane := range p.planes {
 		p.must(plane.Stop(10 * time.Second))
 	}
@@ -250,11 +250,11 @@ func TestDeltaADS_RemovalDuringOutageArrivesOnReconnect(t *testing.T) {
 	p.must(p.nothingStale(t.Context()))
 }
 
-// The folder appears late, like a volume's: at first it does not exist, then it is empty.
+// Like a volume, the folder appears late: first it does not exist, then it is empty.
 func TestDeltaADS_UnsyncedControlPlaneRemovesNothing(t *testing.T) {
 	p := startPair(t, true)
 	p.flows(100)
-	p.stop() // a pool with FailClose answers 503 without a picker
+	p.stop() // without a picker, a pool with FailClose answers 503
 	a := p.planes[0]
 	for _, plane := range p.planes {
 		p.must(plane.Stop(10 * time.Second))
@@ -296,17 +296,17 @@ func TestDeltaADS_FrozenControlPlaneIsReplaced(t *testing.T) {
 		frozen = p.planes[1]
 	}
 	p.must(frozen.serves())
-	p.flows(200) // until Penstock has learned endpoints of external pickers
+	p.flows(200) // teaches Penstock the endpoints of external pickers
 	frozen.Signal(syscall.SIGSTOP)
 	p.flows(20)
-	p.change("listener-add", 1) // returns once the new host is served
+	p.change("listener-add", 1) // returns when the new host is served
 	p.flows(20)
 	frozen.Signal(syscall.SIGCONT)
 	p.change("listener-remove", 2)
 	p.flows(20)
 }
 
-// slow is a request whose body is sent in part.
+// slow is a request whose body was sent in part.
 type slow struct {
 	conn net.Conn
 	rest string
@@ -339,8 +339,8 @@ func (s slow) end() (status string, err error) {
 	return resp.Status, errors.Join(err, resp.Body.Close())
 }
 
-// Envoy does not retry an ext_proc call with a partial answer, such as a pick that waits for the
-// body.
+// Envoy does not retry an ext_proc call with a partial answer, such as for a pick that waits for
+// the body.
 func TestExtProc_PickMovesToOtherProcessWhenOneIsKilled(t *testing.T) {
 	p := startPair(t, true)
 	ours := p.world.pools["ours"] // the backend of r0
@@ -348,9 +348,9 @@ func TestExtProc_PickMovesToOtherProcessWhenOneIsKilled(t *testing.T) {
 	h2c := *ours
 	h2c.h2c = true
 	p.world.pools["h2c"], p.world.routes["r2"].backends = &h2c, []backend{{"pool", "h2c", 1}}
-	p.change("listener-add", 1) // returns once the new host is served, so all changes are in force
+	p.change("listener-add", 1) // returns when the new host is served, and all changes with it
 	var begun []slow
-	for range 16 { // so that each process gets some requests
+	for range 16 { // enough to send each process some
 		begun = append(begun, p.slow(p.world.routes["r0"]), p.slow(p.world.routes["r2"]))
 	}
 	p.flows(40)

@@ -25,14 +25,14 @@ type options struct {
 	Seed          uint64
 	Steps         int
 	Rate, Streams int
-	Pace          time.Duration // on average
+	Pace          time.Duration // mean time from one change to the next
 	Events        int           // number of events in the longest streams
-	Drain         time.Duration // drain time of Envoy's listeners: longer than any stream
+	Drain         time.Duration // of Envoy's listeners, longer than any stream
 	Restarts      int           // for each control plane
-	Envoys        int           // Envoys for two control planes; 0: one Envoy
+	Envoys        int           // connected to two control planes; 0: one Envoy
 	Play          []int         // nil: all steps
 	Early         bool          // end with the first failure
-	Soak          time.Duration // time of a soak, in place of Steps and Restarts; 0: no soak
+	Soak          time.Duration // duration, in place of Steps and Restarts; 0: no soak
 	Up            bool          // penstock up instead of two penstock serve
 	Only          []string      // kinds of change
 	Penstock      string        // the binary
@@ -54,7 +54,7 @@ type run struct {
 	up        *process.Process
 	edges     []edge
 	picker    *plane
-	dns       *nameserver.Server // in a soak: it resolves the name of namedFleet
+	dns       *nameserver.Server // in a soak, resolves the name of namedFleet
 	size      atomic.Int64       // bytes of the configuration
 	named     int                // how often the answer of dns has changed
 	retired   sync.WaitGroup
@@ -181,7 +181,7 @@ func (r *run) begin() (err error) {
 		}
 		w.routes[name] = x
 	}
-	// There is always a pool with each kind of picker.
+	// These pools always exist, so that each kind of picker is in use.
 	w.pools["ours"] = &pool{fleet: "f1", strategy: "load", body: "None", fallbacks: 2}
 	w.pools["external"] = &pool{fleet: externalFleet, strategy: "load", body: "None", fallbacks: 2, external: true}
 	w.routes["r0"].backends = []backend{{"pool", "ours", 1}}
@@ -264,7 +264,7 @@ func (r *run) play(ctx context.Context) (res result, err error) {
 	}
 	stop()
 	if r.up != nil {
-		// Penstock drains its Envoy before it ends, so requests in flight complete.
+		// Requests in flight must complete, because Penstock drains its Envoy before it ends.
 		r.note("SIGTERM to penstock up")
 		r.up.Signal(syscall.SIGTERM)
 	}
@@ -408,8 +408,8 @@ func (r *run) announce(ctx context.Context) error {
 	return nil
 }
 
-// Connections reach Envoys at random, so knock opens twenty more connections for each further
-// Envoy.
+// knock opens connections until, most likely, each Envoy has one: twenty more for each further
+// Envoy, because the kernel distributes them at random.
 func (r *run) knock(t *target) error {
 	for range 1 + 20*max(0, len(r.edges)-1) {
 		id := r.clients.ids.Add(1)

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// The change of a step depends only on the seed, the step's number, and the world after the steps
-// before it. So any subset of the steps is a sequence.
+// A step's change depends only on the seed, the step's number and the current world. So any subset
+// of the steps is a valid sequence.
 
 func parseSteps(text string) (steps []int, err error) {
 	for part := range strings.SplitSeq(text, ",") {
@@ -78,7 +78,7 @@ func shorter(steps []int, fails func([]int) bool) []int {
 	return steps
 }
 
-// shrink tries each candidate twice, because failures may be rare.
+// shrink tries each candidate twice, because a failure may be rare.
 func shrink(ctx context.Context, o options, failed failure, within time.Duration, out io.Writer) (options, error) {
 	deadline := time.Now().Add(within)
 	o.Early, o.Verbose, o.Progress = true, nil, nil

@@ -14,14 +14,13 @@ import (
 
 const (
 	faultInterval = 45 * time.Second
-	// While a control plane is warming, its records of picks fill. Its memory is measured
-	// afterwards.
+	// A control plane's memory is measured after warming, in which its records of picks fill.
 	warming   = 10 * time.Minute
 	diskFault = 10 * time.Second
 )
 
-// The memory of the first control plane is measured in the second half of the soak. From shortly
-// before the second half on, no fault ends this control plane.
+// A fault affects one plane. Faults that end it spare plane 0 from shortly before the second half
+// of the soak, in which its memory is measured.
 type fault struct {
 	name  string
 	plane int
@@ -43,7 +42,7 @@ func (r *run) faults() []fault {
 	}
 }
 
-// disk puts a file in place of a state folder: every access below it fails, even for root.
+// disk puts a file in place of the state folder, so that every access below it fails, even as root.
 func (r *run) disk(ctx context.Context, p *plane) error {
 	r.note("the state folder of %s cannot be used", p.name)
 	away := p.state + ".away"

@@ -47,13 +47,13 @@ func (p *plane) picked() (float64, error) {
 	return sum, err
 }
 
-// Two Envoys have their configuration from different processes, and call both for picks. So an
-// endpoint that one process learns must be in both Envoys before either uses it.
+// Two Envoys get their configuration from different processes, but call both for picks. So both
+// Envoys must have an endpoint that one process learns before either uses it.
 func TestReplicas_EnvoysServeAlikeWhenOneProcessIsKilled(t *testing.T) {
 	p := startPair(t, false)
 	a, b := p.planes[0], p.planes[1]
 	p.must(b.Stop(10 * time.Second))
-	first := p.add("first", a, b) // the first Envoy is then connected to a
+	first := p.add("first", a, b) // it connects to a
 	p.must(b.start(p.Dir))
 	p.must(b.ready(t.Context()))
 	second := p.add("second", b)
@@ -63,7 +63,7 @@ func TestReplicas_EnvoysServeAlikeWhenOneProcessIsKilled(t *testing.T) {
 		poll.NoError(t, "an Envoy at each control plane", limit, plane.serves)
 	}
 
-	// The pods are unknown until they are picked.
+	// The pods are unknown until a pick names them.
 	p.world.imports["far"] = &imported{
 		members: []*member{{name: "east", kind: "relayed", fleet: externalFleet, weight: 1}},
 	}
@@ -85,7 +85,7 @@ func TestReplicas_EnvoysServeAlikeWhenOneProcessIsKilled(t *testing.T) {
 		}
 	}
 
-	// The first Envoy reconnects to the other process, then the second one.
+	// First one Envoy and then the other must reconnect to the other process.
 	for step, gone := range []*plane{a, b} {
 		p.note("SIGKILL to %s", gone.name)
 		gone.Signal(syscall.SIGKILL)
@@ -108,8 +108,9 @@ func TestReplicas_EnvoysServeAlikeWhenOneProcessIsKilled(t *testing.T) {
 	p.must(learned())
 }
 
-// Any process answers an Envoy's ext_proc call, and each worker of Envoy reports ended requests to
-// one process. A picker without these reports would count ended requests until its pools seem full.
+// Any process answers an Envoy's ext_proc calls, and each worker of Envoy reports ended requests to
+// one process. Without these reports, a picker would count ended requests until its pools seem
+// full.
 func TestAccessLog_EndedRequestsLeaveEveryPickersCount(t *testing.T) {
 	p := startPair(t, true)
 	p.flows(400)

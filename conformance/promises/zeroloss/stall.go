@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// stallLimit is the shortest recorded stall: half of the time that a pick may take.
+// stallLimit is the shortest stall that is recorded: half of a pick's time limit.
 const stallLimit = time.Second
 
 type stall struct{ from, to time.Time }
@@ -20,8 +20,8 @@ func (r *run) stalled(name string, d time.Duration) {
 	r.stalls = append(r.stalls, stall{time.Now().Add(-d), time.Now()})
 }
 
-// inStalls counts the requests that failed during a stall. They do not prove a loss, yet they fail
-// the run.
+// inStalls counts requests that failed during a stall. They do not prove a loss, but the run still
+// fails.
 func (res result) inStalls() (n int) {
 	for _, f := range res.Failures {
 		if slices.ContainsFunc(res.Stalls, func(s stall) bool {
@@ -67,7 +67,7 @@ func (r *run) watchEdge(ctx context.Context, e edge) {
 		asked := time.Now()
 		resp, err := client.Do(req)
 		if err != nil {
-			continue // the Envoy has ended, as end reports
+			continue // the Envoy has ended, which end reports
 		}
 		_ = resp.Body.Close()
 		if took := time.Since(asked); took > stallLimit {

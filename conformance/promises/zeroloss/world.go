@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Changes edit the world; render writes it as YAML.
+// world is the configuration. Changes edit it; render writes it as YAML.
 type world struct {
 	gateway  gateway
 	fleets   map[string]*fleet
@@ -18,14 +18,14 @@ type world struct {
 	secrets  map[string]*secret
 	names    int // makes names unique
 
-	externalPort int // port of the external picker, which picks from the fleet externalFleet
+	externalPort int // port of the external picker, which picks from externalFleet
 	newServer    func(fleet string) (*server, error)
 	newSecret    func(host string) *secret
 
-	// Besides writing files, the harness must handle these lists during this change.
-	late    []*server // listed a while before they serve
+	// What the harness must do for the current change, besides writing files.
+	late    []*server // in the files some time before they serve
 	stopped []*server // left the files
-	retired []string  // hosts that leave the files once their requests have ended
+	retired []string  // leave the files once their requests have ended
 }
 
 const externalFleet = "f0"
@@ -75,10 +75,10 @@ type route struct {
 	tls      bool
 	port     int
 	backends []backend
-	edits    int // changes of the rule that keep its backends
+	edits    int // changes of the rule with the same backends
 }
 
-// kind is pool, service or import.
+// backend refers to a pool, a service or an import (kind).
 type backend struct {
 	kind, name string
 	weight     int
@@ -89,7 +89,7 @@ func (w *world) fresh(kind string) string {
 	return fmt.Sprintf("%s-%d", kind, w.names)
 }
 
-// sortedKeys gives a fixed order, so that choices depend on the seed alone.
+// sortedKeys gives a fixed order, because choices must depend on the seed alone.
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 func (w *world) leads(b backend, spill bool) []string {

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 func short(t *testing.T) options {
 	o := options{Seed: 1, Penstock: built.Penstock, Envoy: built.Envoy, Steps: 20, Rate: 30, Streams: 6, Events: 25,
 		Drain: 5 * time.Second, Pace: 150 * time.Millisecond, Restarts: 1}
-	// Not t.TempDir: the path of a Unix socket must be short.
+	// The path of a Unix socket must be short, unlike t.TempDir.
 	dir, err := os.MkdirTemp("", "zl")
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func TestZeroLoss_RestartsLoseNoRequest(t *testing.T) {
 	losesNothing(t, o)
 }
 
-// A harness that finds no loss must be able to find one.
+// The harness must detect a lost request. Otherwise runs without a loss would prove nothing.
 func TestZeroLoss_LostRequestIsReported(t *testing.T) {
 	served := &target{host: "a.test", fleets: map[string]time.Time{}}
 	served.expect([]string{"f0"}, time.Now())
@@ -105,7 +105,7 @@ func TestZeroLoss_LostRequestIsReported(t *testing.T) {
 	}
 }
 
-// sequence returns the first steps of a seed, without writing or running them.
+// sequence returns the first steps of a seed, without writing or running anything.
 func sequence(t *testing.T, seed uint64, steps int) (did []string) {
 	t.Helper()
 	r, err := newRun(options{Seed: seed, Rate: 1, Events: 5, Dir: t.TempDir()})
@@ -136,8 +136,7 @@ func TestZeroLoss_SeedRepeatsSequence(t *testing.T) {
 	}
 }
 
-// The figure claims that no change loses a request, so 1,000 steps must contain each promised kind
-// often.
+// The figure covers each kind of change that is promised, so 1,000 steps must contain each often.
 func TestZeroLoss_EveryPromisedChangeHappens(t *testing.T) {
 	count := map[string]int{}
 	for _, did := range sequence(t, 1, 1000) {

@@ -13,8 +13,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/installed"
 )
 
-// The suite of cluster sets is not in the variable suites, because it is unofficial and runs in
-// several clusters.
+// clusterSetName is not in suites, because that suite is unofficial and needs several clusters.
 const clusterSetName = "clusterset"
 
 func clusterSet(ctx context.Context, c config) (err error) {

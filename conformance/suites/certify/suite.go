@@ -27,8 +27,8 @@ type suite struct {
 	profiles string
 	core     string
 	picker   bool
-	// prepare changes a cluster before the suite runs. The field skip lists the tests that prove
-	// nothing after prepare, separated by commas. A run with skip writes no report.
+	// prepare changes a cluster before the suite runs. skip lists, separated by commas, the tests
+	// that prove nothing afterwards. A run with skip writes no report.
 	prepare func(ctx context.Context, kubeconfig string) error
 	skip    string
 	env     []string
@@ -42,8 +42,8 @@ var oneCPU = []string{"GOMAXPROCS=1"}
 var suites = []suite{
 	{name: "gateway-api", program: "gateway-api-conformance",
 		profiles: "GATEWAY-HTTP,GATEWAY-GRPC,GATEWAY-TLS,GATEWAY-TCP,GATEWAY-UDP",
-		// The core also has tests of implementations that do not claim the modes Terminate and
-		// Mixed. They must not accept these modes.
+		// The core has tests for implementations that do not claim the modes Terminate and Mixed,
+		// and must not accept them.
 		core: "Gateway,HTTPRoute,GRPCRoute,TLSRoute,TCPRoute,UDPRoute,ReferenceGrant,TLSRouteModeTerminate,TLSRouteModeMixed"},
 	{name: "inference", program: "inference-conformance", pinned: "suites/inferencepool", env: oneCPU},
 	{name: "inference-epp", program: "inference-conformance", pinned: "suites/inferencepool", picker: true,
@@ -185,7 +185,7 @@ func (o outcome) problem(where string) error {
 	return nil
 }
 
-// spare returns a free address of a lab's range for LoadBalancers, far from the beginning, where
+// spare returns a free address of a lab's range for LoadBalancers, far from its beginning, where
 // the lab assigns addresses. The API server's address identifies the range.
 func spare(kubeconfig string) (string, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)

@@ -54,7 +54,7 @@ func TestConformanceReport_PublishedCoversClaimedFeatures(t *testing.T) {
 	for _, s := range suites {
 		name := s.report(config{reports: filepath.Join("..", "reports")})
 		if name == "" {
-			continue // the suite publishes no report
+			continue // this suite publishes no report
 		}
 		text, err := os.ReadFile(name)
 		if err != nil {
@@ -72,7 +72,7 @@ func TestConformanceReport_PublishedCoversClaimedFeatures(t *testing.T) {
 			}
 		}
 		for _, feature := range features.Names() {
-			// which the profile does not list
+			// the profile does not list this one
 			core := slices.Contains(strings.Split(s.core, ","), string(feature)) || feature == "GRPCRouteNamedRouteRule"
 			if !core && !strings.Contains(string(text), "- "+string(feature)+"\n") {
 				t.Errorf("%s: %s was not tested, want it", name, feature)

@@ -20,7 +20,7 @@ import (
 
 type defect string
 
-// The defects of controllers.
+// Defects of controllers.
 const (
 	none            defect = ""
 	neverCollects   defect = "never removes an import"
@@ -33,7 +33,7 @@ const (
 	writesOnce      defect = "never changes an import"
 )
 
-// A correct controller passes, and each broken one fails the tests of its defect and no other.
+// A correct controller passes. Each defective one fails exactly the tests of its defect.
 func TestSuite_BrokenControllerFailsExactlyItsTests(t *testing.T) {
 	for d, want := range map[defect][]string{
 		none:            nil,
@@ -69,7 +69,7 @@ func TestSuite_BrokenControllerFailsExactlyItsTests(t *testing.T) {
 	}
 }
 
-// compare compares the failed tests with the expected ones, as far as they ran.
+// compare compares the failed tests with the expected ones, among those that ran.
 func compare(t *testing.T, results []Result, want []string) {
 	t.Helper()
 	for _, r := range results {
@@ -79,18 +79,17 @@ func compare(t *testing.T, results []Result, want []string) {
 	}
 }
 
-// controller plays a controller of a cluster set. It compares everything with everything, again and
-// again.
+// controller plays a controller of a cluster set. In a loop, it compares all objects.
 type controller struct {
 	clusters []Cluster
 	shape    Shape
 	defect   defect
 }
 
-// manager is the name of the controller's entries, and the label of the imports that it has made.
+// manager names the controller's entries, and labels the imports that it made.
 const manager = "clusterset.example/controller"
 
-// fakeCluster is a member whose API server is client-go's fake: only the stand-in runs there.
+// fakeCluster is a member with client-go's fake API server.
 func fakeCluster(name string) Cluster {
 	kinds := map[schema.GroupVersionResource]string{}
 	for kind, resource := range resources {
@@ -127,7 +126,7 @@ func (cluster Cluster) has(ctx context.Context, namespace string) bool {
 	return err == nil
 }
 
-// sweep deletes what deleted namespaces contain, as an API server does.
+// sweep deletes the contents of deleted namespaces, as an API server does.
 func (cluster Cluster) sweep(ctx context.Context) {
 	for _, resource := range []schema.GroupVersionResource{pools, services, imports, gateways, routes} {
 		for _, u := range cluster.all(ctx, resource) {
@@ -139,7 +138,7 @@ func (cluster Cluster) sweep(ctx context.Context) {
 	}
 }
 
-// status writes only an object's status: the fake API server does not notice that an object is old.
+// status writes only an object's status. The fake API server does not reject outdated objects.
 func (cluster Cluster) status(ctx context.Context, resource schema.GroupVersionResource, u *unstructured.Unstructured,
 	status map[string]any) {
 	raw, err := json.Marshal(map[string]any{"status": status})
@@ -262,7 +261,7 @@ func (c controller) mine(u *unstructured.Unstructured) bool {
 		func(e map[string]any) bool { return e["name"] == manager })
 }
 
-// written is an import's status with other entries of the controller; null removes a field.
+// written returns an import's status with other entries of the controller; null removes a field.
 func (c controller) written(u *unstructured.Unstructured, entries []any) map[string]any {
 	var controllers []any
 	for _, e := range list(u.Object, "status", "controllers") {

@@ -9,10 +9,10 @@
 // Config.Addresses.
 //
 // The merged InferencePoolImport has status.controllers alone (shape upstream). The draft has
-// status.clusters with the wiring (shape seed), which states how to reach an exporter. Tests that
-// need a field which a shape lacks are skipped, and the report lists them.
+// status.clusters with the wiring, which states how to reach an exporter (shape seed). A test is
+// skipped, and listed in the report, if it needs a field that the shape lacks.
 //
-// Each test deletes the namespace that it uses. No test asserts a time. To prove that a change has
-// no effect, a test waits for the effect of a later change of the same kind. Tests: cd conformance
-// && go test ./suites/clusterset
+// Each test deletes its namespace. No test asserts a time. To prove that a change has no effect, a
+// test waits for the effect of a later change of the same kind. Tests: cd conformance && go test
+// ./suites/clusterset
 package main

@@ -20,7 +20,7 @@ const (
 	pickerPort = 9002
 )
 
-// annotations have the form "key: value".
+// pool writes an InferencePool. annotations have the form "key: value".
 func (m *member) pool(name string, annotations ...string) {
 	m.create(fmt.Sprintf(`
 apiVersion: v1
@@ -113,7 +113,7 @@ func exportIsOptIn(r *run) {
 	for name, annotation := range silent {
 		from.pool(name, annotation)
 	}
-	from.export("llm") // exported last: once llm is imported, the other pools would be imported, too
+	from.export("llm") // the last export: once llm is imported, the other pools would be, too
 	for _, m := range r.importers() {
 		m.imported("llm", r.exportedBy(from.name))
 		for name := range silent {
@@ -164,7 +164,7 @@ func (r *run) wired(entry map[string]any) error {
 	}
 	epp, _, _ := unstructured.NestedMap(entry, "endpointPicker")
 	at := list(epp, "service")
-	if one, ok := epp["service"].(map[string]any); ok { // the draft's text has an object, its Go type a list
+	if one, ok := epp["service"].(map[string]any); ok { // an object in the draft's text, a list in its Go type
 		at = append(at, one)
 	}
 	svc, err := r.exporter().in(services).Get(r, "llm-epp", metav1.GetOptions{})

@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// Pickers, servers and clients identify a request by this header.
+// idHeader identifies a request for pickers, servers and clients.
 const idHeader = "x-clusterset-request"
 
 // exporter plays an exporting cluster: a picker, and one model server at each of Config.Addresses,
@@ -21,7 +21,7 @@ type exporter struct {
 	picker  *picker
 	servers []netip.AddrPort
 	port    int
-	// closing it ends streamed responses
+	// closing release ends streamed responses
 	release chan struct{}
 
 	mu   sync.Mutex
@@ -100,7 +100,7 @@ func (e *exporter) entry() map[string]any {
 	}
 }
 
-// The exporter's first server plays its gateway.
+// parentEntry names the exporter's first server as its gateway.
 func (e *exporter) parentEntry() map[string]any {
 	return map[string]any{
 		"name": e.name, "routingMode": "ParentMode", "targetPortNumber": int64(e.port),

@@ -26,7 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// The defects of gateways.
+// Defects of gateways.
 const (
 	ignoresWeights defect = "gives all backends the same share"
 	wrongPicker    defect = "asks the picker of an import's first cluster for all of them"
@@ -41,7 +41,7 @@ const (
 	opensMissing   defect = "answers 404 for an import that does not exist"
 )
 
-// A correct gateway passes, and each broken one fails the tests of its defect and no other.
+// A correct gateway passes. Each defective one fails exactly the tests of its defect.
 func TestSuite_BrokenGatewayFailsExactlyItsTests(t *testing.T) {
 	for d, want := range map[defect][]string{
 		none:           nil,
@@ -82,7 +82,7 @@ func TestSuite_BrokenGatewayFailsExactlyItsTests(t *testing.T) {
 	}
 }
 
-// loopback are two addresses, on systems where all of 127.0.0.0/8 is loopback.
+// loopback returns two addresses on systems where all of 127.0.0.0/8 is loopback.
 func loopback(t *testing.T) []netip.Addr {
 	t.Helper()
 	out := []netip.Addr{netip.MustParseAddr("127.0.0.1")}
@@ -100,7 +100,7 @@ type standIn struct {
 
 	mu   sync.Mutex
 	turn int
-	once map[string][]map[string]any // entries that the gateway has read, by import
+	once map[string][]map[string]any // by import: the entries at the first read
 }
 
 const gatewayController = "gateway.example/controller"
@@ -175,8 +175,8 @@ func refs(route *unstructured.Unstructured) (out []backendRef) {
 	return out
 }
 
-// read returns the entries that a name of an import leads to, and all of the import; false: there
-// is no such import.
+// read returns the entries to which an import's name leads, and all entries of the import. ok is
+// false if there is no such import.
 func (g *standIn) read(ctx context.Context, namespace, name string) (entries, all []map[string]any, ok bool) {
 	for _, u := range g.cluster.all(ctx, imports) {
 		if u.GetNamespace() != namespace {
@@ -195,7 +195,7 @@ func (g *standIn) read(ctx context.Context, namespace, name string) (entries, al
 	return nil, nil, false
 }
 
-// ServeHTTP sends a request where the only route leads.
+// ServeHTTP sends a request to the target of the only route.
 func (g *standIn) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(req.Body)
 	found := slices.DeleteFunc(g.cluster.all(req.Context(), routes),
@@ -286,8 +286,8 @@ func (g *standIn) send(w http.ResponseWriter, req *http.Request, body []byte, at
 	proxy.ServeHTTP(w, out)
 }
 
-// ask calls a picker. It returns its endpoint, or the status of its immediate response, and a
-// function to report the serving endpoint.
+// ask calls a picker. It returns the endpoint or the status of an immediate response, and a
+// function that reports the serving endpoint.
 func (g *standIn) ask(req *http.Request, body []byte, picker string) (endpoint string, status int,
 	served func(string)) {
 	none := func(string) {}
@@ -336,7 +336,7 @@ func (g *standIn) ask(req *http.Request, body []byte, picker string) (endpoint s
 		if g.defect == silentAfter || call.Send(m) != nil {
 			return
 		}
-		for { // the picker sends the body back, and answers the headers
+		for { // the picker sends the body back, too
 			resp, err := call.Recv()
 			if err != nil || resp.GetResponseHeaders() != nil {
 				return

@@ -122,8 +122,8 @@ func (m *member) without(resource schema.GroupVersionResource, name string) erro
 	return fmt.Errorf("it is there, want it gone; status %v", u.Object["status"])
 }
 
-// entries maps exporting clusters to their entries in status.clusters. For shape Upstream the
-// entries are nil.
+// entries returns the entries of status.clusters by exporting cluster. For shape Upstream, the
+// values are nil.
 func (r *run) entries(u *unstructured.Unstructured) map[string]map[string]any {
 	out := map[string]map[string]any{}
 	if r.config.Shape == Seed {

@@ -21,7 +21,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/pki"
 )
 
-// The endpoint picker protocol defines these names (docs/proposals/004-endpoint-picker-protocol).
+// Names of the endpoint picker protocol (docs/proposals/004-endpoint-picker-protocol).
 const (
 	extProcService   = "envoy.service.ext_proc.v3.ExternalProcessor"
 	endpointKey      = "x-gateway-destination-endpoint"
@@ -29,15 +29,15 @@ const (
 	endpointMetadata = "envoy.lb"
 )
 
-// picker is an endpoint picker that follows a script. Like the protocol's own picker, it serves TLS
-// with a self-signed certificate.
+// picker is an endpoint picker with scripted answers. It serves TLS with a self-signed certificate,
+// as the protocol's own picker does.
 type picker struct {
 	extprocv3.UnimplementedExternalProcessorServer
 	address netip.AddrPort
 
 	mu     sync.Mutex
 	names  netip.AddrPort
-	status int // status of the immediate response; 0: picker picks
+	status int // status of an immediate response; 0: it picks
 	calls  map[string]call
 }
 
@@ -94,7 +94,7 @@ func (p *picker) note(id string, f func(*call)) {
 	p.calls[id] = c
 }
 
-// Process answers the messages of one request in the gateway's body mode.
+// Process answers the messages of one request, in the gateway's body mode.
 func (p *picker) Process(s extprocv3.ExternalProcessor_ProcessServer) error {
 	var id string
 	mode := filterv3.ProcessingMode_FULL_DUPLEX_STREAMED
@@ -102,7 +102,7 @@ func (p *picker) Process(s extprocv3.ExternalProcessor_ProcessServer) error {
 	for {
 		req, err := s.Recv()
 		if err != nil {
-			return nil // the gateway ends the call
+			return nil // the gateway has ended the call
 		}
 		if c := req.GetProtocolConfig(); c != nil {
 			mode = c.GetRequestBodyMode()

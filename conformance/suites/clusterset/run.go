@@ -19,7 +19,7 @@ type run struct {
 
 const pause = 50 * time.Millisecond
 
-// run runs a test in a new goroutine. A failure ends this goroutine.
+// run runs a test in a goroutine of its own, which a failure ends.
 func (s *Suite) run(ctx context.Context, t Test) Result {
 	result := Result{Test: t, Skipped: s.config.skipped(t)}
 	if result.Skipped != "" {
@@ -68,7 +68,7 @@ func (r *run) must(err error) {
 	}
 }
 
-// until fails the test after Config.Timeout, with the last error of the function missing.
+// until waits until missing returns nil. After Config.Timeout, the test fails with its last error.
 func (r *run) until(what string, missing func() error) {
 	ctx, cancel := context.WithTimeout(r, r.config.Timeout)
 	defer cancel()

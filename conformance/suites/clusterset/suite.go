@@ -16,9 +16,9 @@ import (
 type Profile string
 
 const (
-	// Controller makes InferencePoolImports in the members of a cluster set.
+	// Controller is the role of making InferencePoolImports in the members.
 	Controller Profile = "controller"
-	// Gateway routes requests to InferencePoolImports.
+	// Gateway is the role of routing requests to InferencePoolImports.
 	Gateway Profile = "gateway"
 )
 
@@ -130,7 +130,7 @@ func New(c Config) (*Suite, error) {
 	return s, nil
 }
 
-// Run ends early if ctx ends.
+// Run runs the selected tests. It ends early if ctx ends.
 func (s *Suite) Run(ctx context.Context) []Result {
 	var out []Result
 	for _, t := range s.tests {

@@ -10,13 +10,13 @@ type Test struct {
 	Profile Profile
 	// Proves is the sentence that holds if the test passes.
 	Proves string
-	// Needs are conditions without which the test is skipped.
+	// Needs are what the test needs in order to run.
 	Needs needs
 
 	test func(*run)
 }
 
-// namespace depends only on the test's name, because importers may have to allow namespaces by
+// namespace follows from the test's name alone, because importers may have to allow namespaces by
 // name.
 func (t *Test) namespace() string {
 	return "clusterset-" + strings.ToLower(t.Name)

@@ -1,6 +1,6 @@
 // Package expected checks, without a cluster, the manifests of Gateway API's conformance suite,
-// which conformance/suites/gateway pins. It translates each test's manifest like a folder of files,
-// and compares the result with the lines in testdata/expected.txt. A line is one of
+// which conformance/suites/gateway pins. It translates each test's manifest as a folder of files,
+// and compares the result with testdata/expected.txt, whose lines are
 //
 //	== MANIFEST.yaml                            the following lines are about this file
 //	KIND NAME: CONDITION...                     conditions of an object: Type=Status, or

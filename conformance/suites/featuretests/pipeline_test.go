@@ -26,11 +26,11 @@ import (
 
 type translation struct {
 	*testing.T
-	resources map[string][]any // by type ("route", "cluster", "listener", "endpoints", "secret"): decoded JSON
+	resources map[string][]any // decoded JSON by type ("route", "cluster", "listener", "endpoints", "secret")
 	reports   map[string]string
 }
 
-// given translates documents, and fails if one of them is invalid.
+// given translates documents, all of which must be valid.
 func given(t *testing.T, documents ...string) *translation {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "all.yaml")
@@ -96,8 +96,8 @@ func decode(t *testing.T, r *resource.Resource) any {
 	return out
 }
 
-// has checks that a resource of a type contains, at some depth, everything that a YAML fragment
-// names: a map's entries, and a list's elements in their order.
+// has checks that a resource of a type contains a YAML fragment at some depth: a map's entries, or
+// a list's elements in order.
 func (x *translation) has(kind, fragment string) *translation {
 	x.Helper()
 	if !x.contains(kind, fragment) {
@@ -162,8 +162,8 @@ func part(want, got any) bool {
 	return fmt.Sprint(want) == fmt.Sprint(got)
 }
 
-// The documents that most features need: a Gateway with an HTTP listener, and Services a and b with
-// one endpoint each.
+// Documents for most features: a Gateway with an HTTP listener, and Services a and b with one
+// endpoint each.
 var (
 	gateway  = gatewayOf(`listeners: [{name: http, port: 8080, protocol: HTTP}]`)
 	services = service("a", "10.0.0.1", "") + "\n---\n" + service("b", "10.0.0.2", "")

@@ -20,7 +20,7 @@ type file struct {
 	data []byte
 }
 
-// All files of the archive belong to root and have the same time.
+// archive makes a tar.gz. All its files belong to root and have the same time.
 func archive(files []file, at time.Time) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
@@ -43,7 +43,7 @@ func archive(files []file, at time.Time) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// The header of gzip has neither a name nor a time.
+// compressed writes gzip without a name and a time in its header.
 func compressed(files []file, at time.Time) ([]byte, error) {
 	data, err := archive(files, at)
 	if err != nil {
@@ -58,8 +58,8 @@ func compressed(files []file, at time.Time) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// tree reads all files below dir, sorted by name, and puts prefix before their names. It ignores
-// the modes on disk.
+// tree reads all files below dir, sorted by name, without their modes, and puts prefix before the
+// names.
 func tree(dir, prefix string) ([]file, error) {
 	var out []file
 	err := filepath.WalkDir(dir, func(place string, entry fs.DirEntry, err error) error {

@@ -17,8 +17,8 @@ var (
 	chartVersion = regexp.MustCompile(`(?m)^version: (\S+)$`)
 )
 
-// A chart must have the version of the release, so that the tree at a tag has the published charts,
-// except for the digests of images.
+// chartNames requires that charts have the release's version: the tree at a tag then has the
+// published charts, except for digests of images.
 func (d *dist) chartNames() (map[string]string, error) {
 	found, err := filepath.Glob(filepath.Join(d.source, "manifests/charts/*/Chart.yaml"))
 	if err != nil || len(found) == 0 {

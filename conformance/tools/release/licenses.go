@@ -48,8 +48,8 @@ func (d *dist) licenses() ([]byte, error) {
 	return append(out.Bytes(), envoy...), err
 }
 
-// envoyLicenses returns the licenses of the Envoy beside the program. Envoy has Penstock's license,
-// Apache-2.0; its wheel has the license of the wheel alone.
+// envoyLicenses returns the licenses of the Envoy beside the program. Envoy's own is Apache-2.0, as
+// Penstock's; its wheel has only the wheel's license.
 func (d *dist) envoyLicenses() ([]byte, error) {
 	if len(d.envoys) == 0 {
 		return nil, nil

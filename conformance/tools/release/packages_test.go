@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// A package that dpkg unpacks runs, has Envoy beside the program, and a unit that starts it as its
-// own user.
+// After dpkg unpacks a package, the program runs, has Envoy in its folder, and has a unit that
+// starts it as its own user.
 func TestPackages_DebUnpacksIntoAProgramWithEnvoyAndAUnit(t *testing.T) {
 	files := released(t, prepared(t))
 	name := "penstock_0.1.0_" + runtime.GOARCH + ".deb"
@@ -76,7 +76,7 @@ func TestPackages_DebUnpacksIntoAProgramWithEnvoyAndAUnit(t *testing.T) {
 	}
 }
 
-// The unit runs penstock up, and gives its requests longer to end than penstock does.
+// The unit runs penstock up. It waits longer for the end of requests than penstock does.
 func TestPackages_UnitStopsWithinItsTime(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "manifests/release/linux/penstock.service"))
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 // pageLink matches the target of a link in a page, without its heading.
 var pageLink = regexp.MustCompile(`\]\(([^)#\s]+)`)
 
-// pages returns the README.md of an archive, and the pages that it and findings name. A link to a
-// file that no archive has leads to the repository at this version.
+// pages returns an archive's README.md, and the pages that it and findings name. Links to files
+// outside of archives lead to the repository at this version.
 func (d *dist) pages() ([]file, error) {
 	readme, err := d.text("archive.md")
 	if err != nil {
@@ -44,8 +44,7 @@ func (d *dist) pages() ([]file, error) {
 	return all, nil
 }
 
-// text reads a text of the folder manifests/release, and fills in the version, also in
-// links to main.
+// text reads a text of manifests/release and inserts the version, also in links to main.
 func (d *dist) text(name string) ([]byte, error) {
 	data, err := os.ReadFile(filepath.Join(d.source, "manifests/release", name))
 	filled := strings.NewReplacer("{VERSION}", d.version, "{REPOSITORY}", homepage,

@@ -16,8 +16,8 @@ const user = "65532"
 func base() []file {
 	var roots bytes.Buffer
 	for root := range bundle.Roots() {
-		// Omit roots with a constraint: PEM cannot express it, so the root would be trusted for
-		// more.
+		// Omit constrained roots: PEM cannot express the constraint, so the root would be trusted
+		// for too much.
 		if root.Constraint == nil {
 			_ = pem.Encode(&roots, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // a write to memory
 		}

@@ -22,11 +22,11 @@ type about struct {
 	revision         string // "" if unknown; with "-modified" if the tree had changes
 	time             time.Time
 	sum              string
-	parts            []cyclonedx.Component // published with the program, besides its modules
+	parts            []cyclonedx.Component // published with the program, in addition to its modules
 }
 
-// version, if not empty, replaces the version of the main module. Without a tag, the main module's
-// version names a commit.
+// inspect reads a program's modules. A non-empty version replaces the main module's version, which
+// without a tag names a commit.
 func inspect(path string, data []byte, version string) (*about, error) {
 	info, err := buildinfo.Read(bytes.NewReader(data))
 	if err != nil {
@@ -57,7 +57,7 @@ func (a *about) runsOn(platform v1.Platform) error {
 	return nil
 }
 
-// The SBOM has no serial number and no time, so that the same program gives the same bytes.
+// sbom has no serial number and no time, so that equal programs give equal bytes.
 func (a *about) sbom() ([]byte, error) {
 	bom := cyclonedx.NewBOM()
 	bom.Metadata = &cyclonedx.Metadata{Component: &cyclonedx.Component{
@@ -79,7 +79,7 @@ func (a *about) sbom() ([]byte, error) {
 	for _, m := range modules {
 		c := cyclonedx.Component{BOMRef: purl(m.Path, m.Version), Type: cyclonedx.ComponentTypeLibrary, Name: m.Path,
 			Version: m.Version, PackageURL: purl(m.Path, m.Version)}
-		if m.Sum != "" { // hash of the module's files, as in go.sum
+		if m.Sum != "" { // the hash of the module's files, as in go.sum
 			c.Properties = &[]cyclonedx.Property{{Name: "go:sum", Value: m.Sum}}
 		}
 		components, refs = append(components, c), append(refs, c.BOMRef)

@@ -23,7 +23,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// cosign reads payloads of this type, and their signature in this annotation.
+// The payload type and the annotation with the signature that cosign reads.
 const (
 	payloadType         = types.MediaType("application/vnd.dev.cosign.simplesigning.v1+json")
 	signatureAnnotation = "dev.cosignproject.cosign/signature"
@@ -36,8 +36,8 @@ func sign(key *ecdsa.PrivateKey, data []byte) (string, error) {
 	return base64.StdEncoding.EncodeToString(signature), err
 }
 
-// signImages writes the signature of each image to NAME.tar.sig, beside its archive. It signs the
-// payload that push sends to the registry for cosign verify.
+// signImages writes each image's signature to NAME.tar.sig beside its archive. It signs the payload
+// that push later sends to the registry for cosign verify.
 func (d *dist) signImages(key *ecdsa.PrivateKey) error {
 	for _, tag := range slices.Sorted(maps.Keys(d.digests)) {
 		ref, err := name.ParseReference(tag)
@@ -71,8 +71,8 @@ func payload(ref name.Reference, digest string) []byte {
 	return text
 }
 
-// pushSignature pushes the signature in file to the tag where cosign looks for the signature of the
-// image. Without the file it pushes nothing.
+// pushSignature pushes the signature in file to the tag where cosign looks for it. Without the file
+// it does nothing.
 func pushSignature(file string, ref name.Reference, digest v1.Hash) error {
 	signature, err := readFile(file)
 	if err != nil || signature == nil {

@@ -11,8 +11,8 @@ import (
 
 const sumsFile = "SHA256SUMS"
 
-// sums writes checksums in the form of sha256sum. With a key it also writes the signatures of the
-// checksums and of the images.
+// sums writes checksums in the form of sha256sum. With a key it also signs the checksums and the
+// images.
 func (d *dist) sums() error {
 	files, err := tree(d.out, "")
 	if err != nil {

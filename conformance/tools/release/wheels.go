@@ -96,7 +96,7 @@ func (w *wheel) component() cyclonedx.Component {
 	}
 }
 
-// wheelLicenses returns the license files in the folder for metadata of a wheel.
+// wheelLicenses returns the license files in a wheel's metadata folder.
 func wheelLicenses(data []byte) ([]file, error) {
 	r, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
 	if err != nil {

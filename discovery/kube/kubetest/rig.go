@@ -71,7 +71,7 @@ func (r *Rig) Reports() string {
 	return fmt.Sprint(r.reported)
 }
 
-// Eventually waits until the function missing returns "". Its result describes what is missing.
+// Eventually waits until missing returns "". Other results describe the missing objects.
 func (r *Rig) Eventually(missing func() string) {
 	r.Helper()
 	poll.NoError(r, "the API server or the store has it", poll.Limit, func() error {
@@ -82,7 +82,7 @@ func (r *Rig) Eventually(missing func() string) {
 	})
 }
 
-// Has waits until the store has an object (want) or lacks it (not want).
+// Has waits until the store has an object (want is true) or lacks it.
 func (r *Rig) Has(k store.Kind, id string, want bool) {
 	r.Helper()
 	r.Eventually(func() string {
@@ -93,7 +93,8 @@ func (r *Rig) Has(k store.Kind, id string, want bool) {
 	})
 }
 
-// Route returns an HTTPRoute in namespace default, with metadata that nothing reads.
+// Route returns an HTTPRoute in namespace default. Its metadata has fields that discovery/kube
+// drops.
 func Route(name string) string {
 	return fmt.Sprintf(`
 apiVersion: gateway.networking.k8s.io/v1

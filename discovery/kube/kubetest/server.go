@@ -55,16 +55,15 @@ func New(t testing.TB) *Server {
 // Config returns the client configuration of the server.
 func (s *Server) Config() *rest.Config { return &rest.Config{Host: s.http.URL} }
 
-// Fail makes a request fail if f returns an HTTP status for it. f returns 0 for other requests.
-// With a nil f, no request fails.
+// Fail makes requests fail for which f returns an HTTP status other than 0. A nil f ends this.
 func (s *Server) Fail(f func(method, path string) int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fail = f
 }
 
-// Reject makes the server answer 422 to a write if f returns a problem for the resulting object.
-// resource is the plural name of its kind.
+// Reject makes the server answer 422 to a write if f returns a problem with the resulting object.
+// resource is the plural name of the object's kind.
 func (s *Server) Reject(f func(resource string, obj Object) (problem string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,7 +168,7 @@ func (s *Server) remove(path string, old Object) {
 	s.publish(path, "DELETED", old)
 }
 
-// mu is held.
+// The caller holds mu.
 func (s *Server) store(path, event string, obj Object) {
 	s.version++
 	obj["metadata"].(Object)["resourceVersion"] = strconv.Itoa(s.version)
@@ -267,7 +266,7 @@ func answer(w http.ResponseWriter, code int, obj Object) {
 	_ = json.NewEncoder(w).Encode(obj) // fails only if the client is gone
 }
 
-// matching returns the objects that a watch selects, sorted. mu is held.
+// matching returns the objects that a watch selects, sorted. The caller holds mu.
 func (s *Server) matching(w *watch) (out []any) {
 	for _, id := range slices.Sorted(maps.Keys(s.objects[w.resource])) {
 		if obj := s.objects[w.resource][id]; w.matches(obj) {
@@ -300,8 +299,8 @@ func (s *Server) list(w http.ResponseWriter, selection *watch) {
 			"metadata": Object{"resourceVersion": strconv.Itoa(s.version)}})
 }
 
-// The server keeps no history: a client that names an older version receives 410 Gone, and lists
-// again.
+// watch serves a watch without history: a client that names an older version receives 410 Gone and
+// lists again.
 func (s *Server) watch(w http.ResponseWriter, hr *http.Request, opened *watch, initial bool) {
 	w.Header().Set("Content-Type", "application/json")
 	flush := w.(http.Flusher)
@@ -474,7 +473,7 @@ func clone(obj Object) (out Object) {
 }
 
 func same(a, b any) bool {
-	x, _ := json.Marshal(a) // never fails: both were JSON
+	x, _ := json.Marshal(a) // never fails: a and b were JSON
 	y, _ := json.Marshal(b)
 	return string(x) == string(y)
 }

@@ -72,11 +72,11 @@ func validator(t testing.TB, f manifests.File) func(Object) field.ErrorList {
 	return func(obj Object) field.ErrorList {
 		raw, _ := json.Marshal(Object{"status": obj["status"]}) // never fails: it was JSON
 		var status map[string]any
-		if err := utiljson.Unmarshal(raw, &status); err != nil { // whole numbers are integers
+		if err := utiljson.Unmarshal(raw, &status); err != nil { // keeps whole numbers as integers
 			return field.ErrorList{field.InternalError(nil, err)}
 		}
 		errs := validation.ValidateCustomResource(nil, status, values)
-		// the value has no spec
+		// the value has only a status
 		errs = slices.DeleteFunc(errs, func(e *field.Error) bool { return strings.HasPrefix(e.Field, "spec") })
 		errs = append(errs, listtype.ValidateListSetsAndMaps(nil, shape, status)...)
 		if len(errs) == 0 {

@@ -3,6 +3,6 @@
 // serves xDS.
 //
 // Invariants: the context of the leading function ends before another process may lead. Any
-// response of the API server, even an error, sets LastContact: a process without recent contact can
-// detect that it is cut off.
+// response of the API server, even an error, sets LastContact, so that a process can detect that it
+// is cut off.
 package leader

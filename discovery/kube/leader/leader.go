@@ -116,7 +116,7 @@ func (l *Elector) Run(ctx context.Context, lead func(context.Context) error) err
 		elector.Run(term)
 		end()
 		if l.lock.held.Load() {
-			<-ended // OnStartedLeading runs in a separate goroutine, which may start late
+			<-ended // OnStartedLeading has its own goroutine, which may start late
 		}
 		if failed != nil {
 			return failed
@@ -127,8 +127,8 @@ func (l *Elector) Run(ctx context.Context, lead func(context.Context) error) err
 
 type heartbeat struct {
 	resourcelock.Interface
-	contact atomic.Pointer[time.Time] // with a monotonic reading, because the clock may be set
-	held    atomic.Bool               // this process has acquired the Lease since held was last reset
+	contact atomic.Pointer[time.Time] // with a monotonic reading, because the clock may be adjusted
+	held    atomic.Bool               // the Lease was acquired since held was last reset
 }
 
 func (h *heartbeat) note(err error) error {

@@ -28,7 +28,7 @@ type lock struct {
 	seen     int
 
 	mu  sync.Mutex
-	err error // of all requests; nil: they succeed
+	err error // error of all requests; nil: they succeed
 }
 
 var leases = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
@@ -86,7 +86,7 @@ func (l *lock) RecordEvent(string) {}
 func (l *lock) Identity() string   { return l.identity }
 func (l *lock) Describe() string   { return "penstock" }
 
-// process is an elector that runs, and what it does while it leads.
+// process is a running elector, with what it does while it leads.
 type process struct {
 	*Elector
 	lock *lock
@@ -94,13 +94,13 @@ type process struct {
 	done chan error
 }
 
-// term is one time that a process leads.
+// term is a period in which a process leads.
 type term struct {
 	identity   string
 	start, end time.Time
 }
 
-// terms records who leads when.
+// terms records which process led when.
 type terms struct {
 	mu   sync.Mutex
 	list []*term
@@ -120,7 +120,7 @@ func (ts *terms) lead(identity string) func(context.Context) error {
 	}
 }
 
-// follow lists the leaders so far, and fails the test if two led at one moment.
+// follow returns the leaders so far. It fails the test if two led at the same time.
 func (ts *terms) follow(t *testing.T) (leaders []string) {
 	t.Helper()
 	ts.mu.Lock()
@@ -161,7 +161,7 @@ func TestLease_AnotherProcessLeadsOnlyAfterTheLeaderStopped(t *testing.T) {
 		if got := led.follow(t); len(got) != 1 || !a.Leading() || b.Leading() {
 			t.Fatalf("leaders so far: got %v, want a alone", got)
 		}
-		a.stop() // an orderly end gives the Lease back
+		a.stop() // an orderly end releases the Lease
 		if err := <-a.done; !errors.Is(err, context.Canceled) {
 			t.Errorf("Run of a process that ends: %v, want %v", err, context.Canceled)
 		}
@@ -184,8 +184,8 @@ func TestLease_LeaderWithoutContactStopsBeforeAnotherProcessLeads(t *testing.T) 
 		after(time.Minute)
 		cut := time.Now()
 		a.lock.fail(errors.New("connection refused"))
-		// client-go tries every 1 to 2.2 periods: one to see the last renewal, one after it has
-		// expired
+		// client-go tries every 1 to 2.2 periods: once to read the last renewal, and once after its
+		// expiry
 		after(leaseDuration + 5*retryPeriod)
 		if got := led.follow(t); len(got) != 2 || got[1] != "b" || a.Leading() {
 			t.Fatalf("leaders after the first one was cut off: got %v, want two, of which b leads", got)
@@ -194,7 +194,7 @@ func TestLease_LeaderWithoutContactStopsBeforeAnotherProcessLeads(t *testing.T) 
 			t.Errorf("last contact of the process that is cut off %v, want before %v; of the other one %v, want after",
 				a.LastContact(), cut, b.LastContact())
 		}
-		a.lock.fail(nil) // it takes part again, and does not lead
+		a.lock.fail(nil) // it takes part again, but does not lead
 		after(time.Minute)
 		if got := led.follow(t); len(got) != 2 || !a.LastContact().After(cut) {
 			t.Errorf("leaders after the first one is back: got %v, want two; its last contact is %v, want after %v",

@@ -12,9 +12,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Reached returns the addresses that a Gateway's status has or will get. The function port maps a
-// port of the Gateway's proxies to the port at the addresses; it returns 0 while no Service exposes
-// that port.
+// Reached returns the addresses that a Gateway's status has or will get. port maps a port of the
+// Gateway's proxies to the port at these addresses; 0: no Service exposes it yet.
 func (w *Writer) Reached(r store.Reader, ref report.Ref) (addresses []string, port func(bound uint16) uint16) {
 	gw, ok := store.Gateways.Get(r, ref.Key())
 	if !ok {
@@ -37,8 +36,8 @@ func (w *Writer) Reached(r store.Reader, ref report.Ref) (addresses []string, po
 	return addresses, func(bound uint16) uint16 { return exposed(services, bound, atNodes) }
 }
 
-// exposed returns the port at which the Services expose the port `bound` of the proxies. Without a
-// Service, it returns bound itself.
+// exposed returns the port at which the Services expose a port of the proxies. Without a Service it
+// is the same port.
 func exposed(services []*corev1.Service, bound uint16, atNodes bool) uint16 {
 	if len(services) == 0 {
 		return bound
@@ -71,8 +70,7 @@ func gatewayAddresses(gw *gatewayv1.Gateway, reported report.Report, services []
 	}
 	switch {
 	case len(services) == 0:
-		// the addresses of external proxies are in their EnvoyFleet, or otherwise in the Gateway's
-		// spec
+		// external proxies have their addresses in their EnvoyFleet, or in the Gateway's spec
 		if accepted := condition(gatewayv1.GatewayConditionAccepted); len(known) > 0 ||
 			accepted != nil && accepted.Status == report.False {
 			return known
@@ -82,7 +80,7 @@ func gatewayAddresses(gw *gatewayv1.Gateway, reported report.Report, services []
 		return usable(serviceAddresses(services))
 	case len(known) > 0:
 		return known
-	case len(current) > 0: // a new leader keeps the last addresses until xds/fleet reports
+	case len(current) > 0: // a new leader keeps the last addresses until xds/fleet has reported
 		return current
 	}
 	if p := condition(gatewayv1.GatewayConditionProgrammed); p != nil && p.Status == report.False {
@@ -91,7 +89,7 @@ func gatewayAddresses(gw *gatewayv1.Gateway, reported report.Report, services []
 	return usable(serviceAddresses(services))
 }
 
-// requested lists only IP addresses: external proxies support no other type.
+// requested lists only IP addresses, because external proxies support no other type.
 func requested(gw *gatewayv1.Gateway) (out []string) {
 	for _, a := range gw.Spec.Addresses {
 		if a.Type == nil || *a.Type == gatewayv1.IPAddressType {
@@ -120,7 +118,7 @@ func serviceAddresses(services []*corev1.Service) (out []string) {
 	return out
 }
 
-// usable omits the unspecified address: proxies may listen on it, but no client can connect to it.
+// usable omits the unspecified address, to which no client can connect.
 func usable(addresses []string) (out []gatewayv1.GatewayStatusAddress) {
 	for _, a := range addresses {
 		typ := gatewayv1.AddressType(report.AddressType(a))

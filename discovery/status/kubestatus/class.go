@@ -84,7 +84,8 @@ func supportedVersion(releases map[string]string) *report.Condition {
 	return out
 }
 
-// supportedRelease rejects releases that have more fields, or that lack v1 of some kinds.
+// supportedRelease rejects newer releases with further fields, and older ones in which some kinds
+// have no v1.
 func supportedRelease(release string) bool {
 	parts := strings.SplitN(strings.TrimPrefix(release, "v"), ".", 3)
 	if len(parts) < 2 || parts[0] != "1" {

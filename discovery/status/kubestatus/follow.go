@@ -36,7 +36,7 @@ func (w *Writer) followBoard(ctx context.Context) error {
 	}
 }
 
-// guard turns a panic of f into an error, so that the object is retried and other objects are
+// guard turns a panic of f into an error, so that this object is retried and others are still
 // written.
 func (w *Writer) guard(object string, f func() error) (err error) {
 	defer func() {

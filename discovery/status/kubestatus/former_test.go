@@ -65,8 +65,8 @@ func (r *rig) targets(want string) {
 	})
 }
 
-// A restart would otherwise open the target that a policy had before its target was mistyped or
-// renamed: nothing else on Kubernetes keeps it.
+// A policy's target was mistyped or renamed. Only its status remembers the former target, which a
+// restart must not open.
 func TestAccessPolicy_FormerTargetsSurviveARestart(t *testing.T) {
 	const gw, http = "{kind: Gateway, name: gw}", "{kind: Gateway, name: gw, sectionName: http}"
 	before := func(target string) func(*kubetest.Server) {
@@ -77,10 +77,10 @@ func TestAccessPolicy_FormerTargetsSurviveARestart(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		target   string
-		running  func(r *rig) // with a process
-		targets  string       // the status then
+		running  func(r *rig) // happens while a process runs
+		targets  string       // the targets in the status then
 		gateway  string       // after the restart
-		after    string       // the target after the restart
+		after    string       // the target that is gated after the restart
 		restored string
 	}{
 		"mistyped": {gw, func(r *rig) {
@@ -111,7 +111,7 @@ func TestAccessPolicy_FormerTargetsSurviveARestart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := formerRig(t, before(c.target))
-			if c.targets != "null" { // otherwise the status has no time to lose
+			if c.targets != "null" { // wait until the status has the loss
 				r.observe()
 				r.Eventually(func() string {
 					status := r.API.Get(store.AccessPolicies.Group(), "accesspolicies", "default/p")["status"]
@@ -135,7 +135,7 @@ func TestAccessPolicy_FormerTargetsSurviveARestart(t *testing.T) {
 	}
 }
 
-// While all targets exist, the status of a policy gates nothing.
+// While all of a policy's targets exist, its status has no effect.
 func TestAccessPolicy_StatusGatesNothingWhileAllTargetsExist(t *testing.T) {
 	r := formerRig(t, func(api *kubetest.Server) {
 		api.Apply(t, "gateways", gatewayWith("http", "alt"))

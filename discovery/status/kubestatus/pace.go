@@ -8,8 +8,8 @@ import (
 )
 
 // pace spreads the writes to one object, for example to a Gateway to which a thousand routes
-// attach. The first write of a series is immediate. Each later write waits until the object has not
-// changed for a moment, but no longer than a delay that doubles with each write.
+// attach. The first write of a series is immediate. Each later write waits for a moment without
+// changes of the object, at most for a delay that doubles with each write.
 type pace struct {
 	mu   sync.Mutex
 	last map[report.Ref]written

@@ -7,7 +7,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// A change every millisecond for a second, as when a thousand routes attach.
+// The object changes every millisecond for a second, as when a thousand routes attach.
 func TestStatusPatch_ChangesInARowAreSpaced(t *testing.T) {
 	p := pace{last: map[report.Ref]written{}}
 	gw := report.Ref{Kind: "Gateway", Name: "gw"}

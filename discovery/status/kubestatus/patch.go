@@ -33,7 +33,7 @@ func (w *Writer) writeStatus(ctx context.Context, ref report.Ref) error {
 	view := w.cfg.Store.View()
 	obj, ok := table.Object(view, ref.Key())
 	if !ok || !translated {
-		return nil // Observe queues the object once its newest generation is translated
+		return nil // Observe queues the object again once its newest generation is translated
 	}
 	reported, _ := w.cfg.Board.Get(ref)
 	in := shape.Input{

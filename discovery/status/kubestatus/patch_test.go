@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/kube"
 )
 
-// A write can't revert a field that the patch does not name, and it applies to the version that was
-// compared.
+// A write must not revert fields that its patch does not name, and must apply to the compared
+// version only.
 func TestStatusPatch_NamesOnlyWhatDiffersAndItsVersion(t *testing.T) {
 	condition := func(typ string) []metav1.Condition {
 		return []metav1.Condition{{Type: typ, Status: "True", Reason: "R"}}

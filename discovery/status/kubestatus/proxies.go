@@ -32,7 +32,7 @@ func (w *Writer) listenerSet(in *shape.Input, set *gatewayv1.ListenerSet) {
 	}
 }
 
-// accessPolicy sets, for each entry of a policy, whether the proxies of the entry's Gateway have
+// accessPolicy sets in.AncestorProxies: for each Gateway of a policy, whether its proxies have
 // acknowledged the policy's routes.
 func (w *Writer) accessPolicy(in *shape.Input) {
 	at, fewest := map[report.ParentRef]shape.Proxies{}, 0
@@ -58,16 +58,16 @@ func (w *Writer) accessPolicy(in *shape.Input) {
 	}
 }
 
-// delivery sets in.Proxies for one generation of a gateway. old has the conditions that were
-// written last.
+// delivery sets in.Proxies for one generation of a gateway. old has the conditions in the current
+// status.
 func (w *Writer) delivery(in *shape.Input, gateway string, generation int64, old []metav1.Condition) {
 	connected, acked := w.cfg.Delivery.Delivered(gateway, generation)
 	in.Proxies = &shape.Proxies{Connected: connected, Acked: acked, Absent: w.absence(in.Report.Owner, connected),
 		Before: programmedGeneration(old)}
 }
 
-// absence returns how long an object has had no proxy. When the last proxy has disconnected, it
-// queues the object again after shape.ReconnectGrace.
+// absence returns for how long an object has had no proxy. After the last proxy disconnects, it
+// queues the object for the end of shape.ReconnectGrace.
 func (w *Writer) absence(ref report.Ref, connected int) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()

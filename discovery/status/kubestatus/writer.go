@@ -24,8 +24,8 @@ import (
 // Delivery reports the state of proxies.
 type Delivery interface {
 	// Delivered returns the number of proxies of a gateway ("namespace/name") that are connected to
-	// any penstock process. acked is true if all these proxies have acknowledged the generation,
-	// and all listeners and AccessPolicies that the gateway has now.
+	// any penstock process. acked means that all of them have acknowledged the generation, and the
+	// gateway's current listeners and AccessPolicies.
 	Delivered(gateway string, generation int64) (proxies int, acked bool)
 }
 
@@ -56,7 +56,7 @@ type Writer struct {
 	queues    *queues // nil: not leading
 }
 
-// queues separate the few Gateways, which users wait for, from thousands of routes.
+// queues keep Gateways, few and awaited by users, apart from thousands of routes.
 type queues struct {
 	few, many workqueue.TypedRateLimitingInterface[report.Ref]
 }
@@ -130,7 +130,7 @@ func (w *Writer) Observe(view *store.View, changes []store.Change) {
 		dirty = append(dirty, ref)
 		if c.Table == store.Gateways.Kind() {
 			for _, key := range c.Keys {
-				if key.Index == store.ByClass { // the class may be deleted once no Gateway names it
+				if key.Index == store.ByClass { // without Gateways, the class may be deleted
 					dirty = append(dirty, store.RefOf(store.GatewayClasses, key.Key))
 				}
 			}

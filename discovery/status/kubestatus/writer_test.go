@@ -59,7 +59,7 @@ type rig struct {
 	panics  chan string // objects whose write panicked
 }
 
-// newRig waits for the first sync; prepare may install and create objects before.
+// newRig waits for the first sync. prepare may install and create objects before it.
 func newRig(t *testing.T, prepare func(*kubetest.Server)) *rig {
 	t.Helper()
 	r := &rig{Rig: kubetest.Follow(t, prepare).Synced(), board: status.NewBoard(nil), proxies: &proxies{},
@@ -95,8 +95,8 @@ func parent() report.ParentRef {
 	return report.ParentRef{Group: kubetest.GatewayGroup, Kind: "Gateway", Namespace: "default", Name: "gw"}
 }
 
-// status waits until an object's status, as JSON, contains each text, and none of those with "!" in
-// front. It returns the JSON.
+// status waits until an object's status, as JSON, contains each text, and no text that follows a
+// "!". It returns the JSON.
 func (r *rig) status(resource, id string, texts ...string) string {
 	r.Helper()
 	var raw []byte
@@ -138,7 +138,7 @@ func TestStatusPatch_IsSentOncePerGeneration(t *testing.T) {
 		Parents: []report.Parent{{Ref: parent(), Conditions: accepted("True")}}}
 	r.board.Set("translation", rep)
 	first := r.status("httproutes", "default/a", `"observedGeneration":1`)
-	r.board.Set("translation", rep) // unchanged
+	r.board.Set("translation", rep) // without a change
 	changed := kubetest.Parse(t, kubetest.Route("a"))
 	changed["spec"].(kubetest.Object)["hostnames"] = []any{"a.example"}
 	r.API.Put("httproutes", changed)
@@ -211,13 +211,13 @@ func TestProgrammed_NeedsAnAddressAndTheProxiesACK(t *testing.T) {
 			Listeners: []report.Listener{{Name: "http", AttachedRoutes: 3, Conditions: programmed}}})
 	r.status("gateways", "default/gw", `"Pending"`, "no proxy is connected", `"attachedRoutes":3`, `!"0.0.0.0"`,
 		`!"reason":"Programmed"`)
-	// of external proxies
+	// addresses of external proxies
 	r.board.Set("supervisor", report.Report{Owner: ref("Gateway", "gw"), Addresses: []string{"edge.example"}})
 	r.status("gateways", "default/gw", `"edge.example"`, `"Hostname"`, `!"0.0.0.0"`)
 	r.board.Set("supervisor",
 		report.Report{Owner: ref("Gateway", "gw"),
 			Addresses: []string{"not an address!", "Edge_2", "fe80::1%eth0", "edge2.example"}})
-	// the API server would reject the whole status
+	// otherwise the API server would reject the whole status
 	r.status("gateways", "default/gw", `"edge2.example"`, `!"edge.example"`, `!"not an address!"`, `!"Edge_2"`,
 		`!"fe80`)
 	r.API.Apply(t, "services", gatewayService)
@@ -241,8 +241,8 @@ func TestProgrammed_NeedsAnAddressAndTheProxiesACK(t *testing.T) {
 	r.proxies.set(2, 1)
 	r.writer.DeliveryChanged("default/gw")
 	r.status("gateways", "default/gw", `"reason":"Programmed"`, `!"Pending"`)
-	// All proxies are disconnected for a moment: their penstock process has ended, and they
-	// reconnect to another one.
+	// All proxies disconnect for a moment, because their penstock process ended and they reconnect
+	// to another.
 	r.proxies.set(0, 0)
 	r.writer.DeliveryChanged("default/gw")
 	changed := kubetest.Parse(t, gatewayYAML)
@@ -257,7 +257,7 @@ func TestProgrammed_NeedsAnAddressAndTheProxiesACK(t *testing.T) {
 	r.observe()
 	r.proxies.set(2, 1)
 	r.writer.DeliveryChanged("default/gw")
-	// The new generation is accepted, the old one programmed.
+	// The new generation is accepted, and the old one is still programmed.
 	r.status("gateways", "default/gw", `"observedGeneration":2`, `"observedGeneration":1`, `!"Pending"`)
 	r.proxies.set(2, 2)
 	r.writer.DeliveryChanged("default/gw")
@@ -283,19 +283,19 @@ func TestGatewayAddresses_OfANodePortAreItsNodes(t *testing.T) {
 	r.proxies.set(1, 1)
 	r.board.Set("supervisor", report.Report{Owner: ref("Gateway", "gw"), Addresses: []string{"198.51.100.1"}})
 	r.status("gateways", "default/gw", `"198.51.100.1"`, `"IPAddress"`, `"reason":"Programmed"`)
-	// Another process leads now, and its fleets have not reported yet.
+	// Another process leads, and its fleets have not reported yet.
 	r.board.Remove("supervisor", ref("Gateway", "gw"))
 	r.board.Set("translation",
 		report.Report{Owner: ref("Gateway", "gw"), Conditions: accepted("False"), Addresses: []string{"0.0.0.0"}})
 	r.status("gateways", "default/gw", `"198.51.100.1"`, `"status":"False"`)
 }
 
-// Other clusters send requests to a Gateway's Service or nodes, where the port may differ from the
-// port that its proxies bind.
+// Other clusters send requests to a Gateway's Service or nodes, whose port may differ from the port
+// that the proxies bind.
 func TestGatewayAddresses_HaveThePortsOfOtherClustersRequests(t *testing.T) {
 	for _, c := range []struct {
 		name, service, want string
-		port                uint16 // for the one that proxies bind, 80
+		port                uint16 // the port there for port 80 of the proxies
 	}{
 		{"no Service", "", "[192.0.2.9]", 80},
 		{"a load balancer", "{type: LoadBalancer, ports: [{port: 80}]}", "[192.0.2.1]", 80},
@@ -380,7 +380,7 @@ spec: {parentRef: {name: gw}, listeners: [{name: more, port: 8080, protocol: HTT
 	r.status("listenersets", "default/more", `"reason":"Programmed"`, `!"Pending"`)
 }
 
-// A user who waits for Programmed knows that no request passes without the policy.
+// Programmed must mean that no request passes without the policy.
 func TestAccessPolicy_IsProgrammedOnceItsGatewaysProxiesHaveIt(t *testing.T) {
 	r := newRig(t, func(api *kubetest.Server) {
 		api.Install(store.AccessPolicies.Group(), "accesspolicies", "v1alpha1")
@@ -470,7 +470,7 @@ spec: {controllerName: %s}
 	r.writer.Observe(r.Store.View(), []store.Change{
 		{Table: "Gateway", ID: "default/gw", Keys: []store.IndexKey{{Index: store.ByClass, Key: "penstock"}}},
 	})
-	finalizers("[example.com/theirs]") // being deleted, and held by another finalizer
+	finalizers("[example.com/theirs]") // it is being deleted, but another finalizer holds it
 	if list := r.API.Get(kubetest.GatewayGroup, "gatewayclasses",
 		"other")["metadata"].(kubetest.Object)["finalizers"]; fmt.Sprint(list) != "[example.com/theirs]" {
 		t.Errorf("the class of another controller: got finalizers %v, want [example.com/theirs]", list)

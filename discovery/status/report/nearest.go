@@ -3,7 +3,7 @@ package report
 import "strings"
 
 // Nearest returns the name that s most likely misspells, or "". Of several it is the first in
-// alphabetical order, so that the order of names has no effect.
+// alphabetical order, whatever the order of names.
 func Nearest(s string, names []string) string {
 	best, least := "", min(3, max(1, (len(s)+1)/3))
 	for _, n := range names {

@@ -47,7 +47,7 @@ type Condition struct {
 	Message string `json:"message,omitempty"`
 }
 
-// ParentRef names the parent of a route or pool, as the user wrote it (after defaulting).
+// ParentRef names the parent of a route or pool as in the object, after defaulting.
 type ParentRef struct {
 	Group       string `json:"group,omitempty"`
 	Kind        string `json:"kind"`
@@ -75,8 +75,8 @@ type Listener struct {
 // Severity is the effect of a finding.
 type Severity string
 
-// Error means that a part of the object has no effect. Warning means that a part perhaps has
-// another effect than intended. Info needs no action.
+// Error: a part of the object has no effect. Warning: a part may have another effect than intended.
+// Info: no action is needed.
 const (
 	Error   Severity = "error"
 	Warning Severity = "warning"

@@ -28,10 +28,10 @@ func AccessPolicy() *Shape {
 			out := *old
 			in.Old = &gatewayv1.PolicyStatus{Ancestors: old.Ancestors}
 			out.Ancestors = ancestors.Make(in).(*gatewayv1.PolicyStatus).Ancestors
-			if old.ObservedGeneration == 0 { // the installed CRD has only ancestors
+			if old.ObservedGeneration == 0 { // the installed CRD has only the field ancestors
 				return &out
 			}
-			if in.Object.(*v1alpha1.AccessPolicy).Spec.Closed == 0 { // otherwise they may be unreadable
+			if in.Object.(*v1alpha1.AccessPolicy).Spec.Closed == 0 { // a closed policy's targets may be unreadable
 				out.Targets = in.Gated
 			}
 			in.Old, in.Report.Conditions = &out, worst(in.Report)
@@ -40,9 +40,8 @@ func AccessPolicy() *Shape {
 	}
 }
 
-// worst returns the conditions of the first parent with a False condition. If no parent has one, it
-// returns the conditions of the first parent. Without parents it returns the conditions of the
-// report. It leaves out Programmed if it is True, because a report does not include the proxies'
+// worst returns the conditions of the first parent with a False condition, else of the first
+// parent, else of the report. It omits Programmed=True, because reports do not include the proxies'
 // acknowledgements.
 func worst(r report.Report) []report.Condition {
 	list := r.Conditions

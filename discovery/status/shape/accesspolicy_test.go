@@ -10,7 +10,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// kstatus reads a policy's own conditions alone: one Gateway at which it is broken breaks it.
+// kstatus reads only the policy's own conditions, so one Gateway with a broken policy must show
+// there.
 func TestAccessPolicy_ConditionsAreTheWorstAncestors(t *testing.T) {
 	parent := func(name, status string) report.Parent {
 		return report.Parent{Ref: report.ParentRef{Group: gatewayv1.GroupName, Kind: "Gateway", Namespace: "team",

@@ -13,12 +13,11 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// MultiCluster is the controllerName of Penstock's multi-cluster controller. In the status of a
-// pool, it writes the entry about the import in other clusters. In the status of an import, it
-// writes the clusters.
+// MultiCluster is the controllerName of Penstock's multi-cluster controller. It writes a pool's
+// status entry about imports in other clusters, and the clusters of an import's status.
 const MultiCluster = v1alpha1.Group + "/multicluster-controller"
 
-// Hub is the controllerName of a hub in these entries. Penstock in a member treats a hub as another
+// Hub is a hub's controllerName in such entries. To Penstock in a member, a hub is another
 // controller.
 const Hub = v1alpha1.Group + "/multicluster-hub"
 
@@ -51,13 +50,14 @@ func InferencePool() *Shape {
 	}
 }
 
-// placeholder reports whether an entry is the default of each new pool in CRDs before v1.1.
+// placeholder reports whether an entry is the default that CRDs before v1.1 write into each new
+// pool.
 func placeholder(entry inferencev1.ParentStatus) bool {
 	return entry.ParentRef.Kind == "Status" && entry.ParentRef.Name == "default"
 }
 
-// ours reports whether an entry belongs to Penstock. CRDs of older releases have no controllerName.
-// Then an entry belongs to Penstock if its parent is a Gateway in the report.
+// ours reports whether an entry belongs to Penstock. With a CRD of an older release, entries have
+// no controllerName: Penstock's are those whose parent is a Gateway in the report.
 func (in Input) ours(entry inferencev1.ParentStatus) bool {
 	if entry.ControllerName != "" {
 		return string(entry.ControllerName) == in.Controller || string(entry.ControllerName) == MultiCluster
@@ -152,8 +152,8 @@ func InferencePoolImport() *Shape {
 	}
 }
 
-// uncarried returns the clusters. If the installed CRD has no field for clusters, it returns the
-// clusters that a hub has encoded in conditions.
+// uncarried returns the clusters of a status. If the installed CRD has no field for them, a hub has
+// encoded them in conditions.
 func uncarried(s *inferenceapi.InferencePoolImportStatus) []inferenceapi.ImportedCluster {
 	i := slices.IndexFunc(s.Controllers, func(c upstream.ImportController) bool { return c.Name == Hub })
 	if i < 0 || len(s.Clusters) > 0 {
@@ -162,8 +162,8 @@ func uncarried(s *inferenceapi.InferencePoolImportStatus) []inferenceapi.Importe
 	return inferenceapi.Carried(s.Controllers[i].Conditions)
 }
 
-// withheld returns the conditions that are False. It returns none if Penstock has written the
-// status, because each cluster then has conditions, too.
+// withheld returns the False conditions. It returns none if Penstock wrote the status, because then
+// each cluster has its own conditions.
 func withheld(s *inferenceapi.InferencePoolImportStatus) []metav1.Condition {
 	if slices.ContainsFunc(s.Controllers, func(c upstream.ImportController) bool {
 		return v1alpha1.OfPenstock(string(c.Name))
@@ -185,8 +185,7 @@ func declining(s *inferenceapi.InferencePoolImportStatus) (out []upstream.Import
 	return out
 }
 
-// untrue returns the False conditions, without fields that may change while a condition stays
-// False.
+// untrue returns the False conditions, without fields that may change meanwhile.
 func untrue(all []metav1.Condition) (out []metav1.Condition) {
 	for _, c := range all {
 		if c.Status == metav1.ConditionFalse {

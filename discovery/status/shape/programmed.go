@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// ReconnectGrace is the time that a Gateway stays programmed after all its proxies have
-// disconnected: they may be reconnecting to another penstock process.
+// ReconnectGrace is how long a Gateway stays programmed after its last proxy has disconnected,
+// because proxies may be reconnecting to another penstock process.
 const ReconnectGrace = time.Minute
 
 // Proxies is the state of a Gateway's proxies.
@@ -17,16 +17,16 @@ type Proxies struct {
 	Connected int           // to any penstock process
 	Acked     bool          // all have acknowledged the listeners of the current generation
 	Absent    time.Duration // how long no proxy has been connected
-	Before    int64         // the last generation that the status reports as programmed, or 0
+	Before    int64         // the last generation that the status reports as programmed; 0: none
 	// Addressless is the Service ("namespace/name") in front of the proxies if it has no address;
 	// else "".
 	Addressless string
 }
 
 // Programmed decides whether a Gateway, a ListenerSet or one of their listeners is programmed, and
-// for which generation; 0 means the current generation. reported is the board's condition. If it is
-// True, the proxies also need an address, a connection, and an acknowledgement of all listeners. A
-// programmed generation stays programmed until the next generation is programmed.
+// for which generation; 0: the current one. reported is the board's condition. For True, the
+// proxies must also have an address, a connection, and all listeners acknowledged. A programmed
+// generation stays programmed until the next one is.
 func Programmed(reported report.Condition, p Proxies) (c report.Condition, generation int64) {
 	pending := func(reason gatewayv1.GatewayConditionReason, message string) (report.Condition, int64) {
 		return report.NotProgrammed(string(reason), message), 0

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// The API server rejects a route's status without the list; the entry of a Gateway that is gone
-// would stay forever.
+// The list must be empty, not missing: the API server would reject the status, and the entry of a
+// former Gateway would stay.
 func TestRouteStatus_ParentsAreEmptyAfterTheLastGateway(t *testing.T) {
 	old := &gatewayv1.RouteStatus{
 		Parents: []gatewayv1.RouteParentStatus{

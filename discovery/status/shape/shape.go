@@ -24,8 +24,8 @@ type Shape struct {
 
 // Input is the input of Make.
 type Input struct {
-	// Report is the board's report about the object. A report with no conditions, parents or
-	// listeners means that the object does not belong to Penstock.
+	// Report is the board's report about the object. Without conditions, parents and listeners, the
+	// object does not belong to Penstock.
 	Report report.Report
 	// Object is the object without its status.
 	Object store.Object
@@ -133,8 +133,8 @@ func Conditions[T store.Object, S any](status func(T) *S, conditions func(*S) *[
 const Stalled = "Stalled"
 
 // Own is the shape of a status of Penstock's kinds: conditions, Stalled, and the observed
-// generation. The function parts returns the conditions and the observed generation. The observed
-// generation is -1 before the first write. It stays 0 if the installed CRD lacks the field.
+// generation. parts returns the conditions and the observed generation, which is -1 before the
+// first write and 0 if the installed CRD lacks the field.
 func Own[T store.Object, S any](status func(T) *S, parts func(*S) (*[]metav1.Condition, *int64)) *Shape {
 	return &Shape{
 		Take: func(obj store.Object) any { return take(status(obj.(T))) },

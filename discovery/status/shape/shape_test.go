@@ -100,7 +100,8 @@ func TestInferencePool_HasAnEntryPerGatewayAndKeepsOthers(t *testing.T) {
 	}
 }
 
-// Otherwise a controller of either name would remove the other's entry.
+// Each entry has its own controllerName. With a common one, each controller would remove the
+// other's entry.
 func TestInferencePool_ExportedIsTheMultiClusterControllers(t *testing.T) {
 	rep := report.Report{Parents: []report.Parent{
 		{Ref: report.ParentRef{Group: "gateway.networking.k8s.io", Kind: "Gateway", Namespace: "default", Name: "gw"},
@@ -122,8 +123,8 @@ func TestInferencePool_ExportedIsTheMultiClusterControllers(t *testing.T) {
 	}
 }
 
-// Otherwise requests would go to a member that has withdrawn its export while no process updates
-// the mirror.
+// Translation must not read the clusters in the status, which may be outdated while no process
+// leads. Requests would go to a member that has withdrawn its export.
 func TestInferencePoolImport_TranslationDoesNotReadTheMirror(t *testing.T) {
 	imp := &inferenceapi.InferencePoolImport{Status: inferenceapi.InferencePoolImportStatus{
 		Clusters: []inferenceapi.ImportedCluster{{Name: "east"}, {Name: "gitops"}},

@@ -10,7 +10,7 @@ import (
 // ByID names the index by primary key, which every table has.
 const ByID = "id"
 
-// byPrefix is the suffix that go-memdb requires after the name of an index for a read by prefix.
+// byPrefix follows an index's name in a read by prefix (go-memdb).
 const byPrefix = "_prefix"
 
 // Index is an index by Key. Key returns nil if the index omits the row.

@@ -20,7 +20,7 @@ import (
 type Text struct {
 	Value string
 	Path  string // "spec.rules[0].name"
-	// Secret is set if the decision about the field (store.Quotable) forbids printing the text.
+	// Secret means that pages must not print the text (store.Quotable).
 	Secret bool
 }
 
@@ -54,7 +54,7 @@ func fill(f *filler) (store.Object, []Text) {
 type filler struct {
 	kind   store.Kind
 	prefix string
-	forms  []string // formats of credentials, used in turn; if empty, texts are plain
+	forms  []string // formats of credentials, used in turn; empty: plain texts
 	texts  []Text
 }
 
@@ -68,8 +68,8 @@ func (f *filler) mark(path string, hidden bool) string {
 	return text
 }
 
-// isName reports whether a field holds a name, or another text that must have the form of a name.
-// Such fields hold no credential: they identify reports and rows.
+// isName reports whether a field must have the form of a name. Such fields hold no credential,
+// because they identify reports and rows.
 func isName(path string) bool {
 	name := path[strings.LastIndexByte(path, '.')+1:]
 	return name == "name" && !strings.HasPrefix(path, "metadata.annotations") ||
@@ -113,7 +113,7 @@ func (f *filler) fillStruct(v reflect.Value, path string, hidden bool) {
 		field := v.Type().Field(i)
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if field.Type == reflect.TypeFor[[]v1alpha1.FormerTarget]() {
-			continue // its names are of other objects, and were shown as TargetRefs before
+			continue // its names belong to other objects and are shown in TargetRefs
 		}
 		inner := path
 		if name != "" || !field.Anonymous {

@@ -24,15 +24,15 @@ type Config struct {
 	// Imports is called with pools whose imports at a member may have changed. Exports is called
 	// with pools whose condition may have changed. They must not call the Hub.
 	Imports, Exports func(member string, pools []objectid.Pool)
-	// Waited is called when Settled becomes true for all members. It may call the Hub.
+	// Waited is called when every member is Settled. It may call the Hub.
 	Waited func()
 	// Drain is how long requests to a withdrawn export may continue. Default: 10 minutes.
 	Drain time.Duration
-	// Grace is how long the hub waits for a member that was not read yet, and the lease of members
-	// that were read. Default: 15 s.
+	// Grace is how long the hub waits for a member's first read, and the lease of a member that was
+	// read. Default: 15 s.
 	Grace time.Duration
-	// The function Never returns why an address is not allowed in imports, as a phrase that follows
-	// the address; "": it is allowed.
+	// Never returns why no import may have an address, as a phrase that follows the address; "":
+	// imports may have it.
 	Never func(netip.Addr) string
 	Now   func() time.Time // monotonic; nil: time.Now
 }
@@ -40,15 +40,15 @@ type Config struct {
 // Member is one cluster of the set.
 type Member struct {
 	Name string
-	// Allow limits the effect of its exports in the other members.
+	// Allow limits the member's exports to the other members.
 	Allow v1alpha1.ClusterSetAllow
-	// Draining means that the other members send it no new requests.
+	// Draining means that the member gets no new requests from other members.
 	Draining bool
 	// Store has the member's objects, and the Offers of multicluster/imports.
 	Store *store.Store
 	// Namespace reports whether a namespace exists in the member or may be created.
 	Namespace func(name string) bool
-	// Own returns the clusters whose entries in an import of the member come from this hub.
+	// Own returns the clusters of an import whose entries this hub wrote.
 	Own func(p objectid.Pool) []string
 }
 
@@ -70,7 +70,7 @@ type member struct {
 	written  map[objectid.Pool]Writing
 
 	since     time.Time
-	restored  bool // exports reach the member only after Restore
+	restored  bool // other members' exports reach the member only after Restore
 	uid       string
 	read      bool
 	connected bool
@@ -81,7 +81,7 @@ type member struct {
 	sizes     map[objectid.Pool]int // in bytes
 	unfit     map[objectid.Pool]unfit
 	unnamed   int
-	crowded   string // why some exports have no room
+	crowded   string // why some exports had no room
 }
 
 // New makes a hub without members.
@@ -119,8 +119,8 @@ func (h *Hub) call(c *changes) {
 	}
 }
 
-// SetMembers replaces the members. If all is true, a member's own exports are also entries of its
-// imports.
+// SetMembers replaces the members. all means that a member's imports also have its own exports as
+// entries.
 func (h *Hub) SetMembers(list []Member, all bool) {
 	var c changes
 	defer h.call(&c)
@@ -153,7 +153,7 @@ func (h *Hub) SetMembers(list []Member, all bool) {
 	}
 }
 
-// mu is held.
+// The caller holds mu.
 func (h *Hub) meet(c *changes) {
 	for _, m := range h.sorted() {
 		allow := map[string]v1alpha1.ClusterSetAllow{}
@@ -171,8 +171,8 @@ func (h *Hub) sorted() []*member {
 	return slices.SortedFunc(maps.Values(h.members), func(a, b *member) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// Restore receives the hub's earlier entries in a member's imports. Call it before Exports for the
-// member. Other members' exports reach the member only after Restore.
+// Restore receives the entries that the hub wrote earlier into a member's imports. It comes before
+// Exports for the member; other members' exports reach the member only afterwards.
 func (h *Hub) Restore(name string, entries map[objectid.Pool][]inferenceapi.ImportedCluster) {
 	var c changes
 	defer h.call(&c)
@@ -201,7 +201,8 @@ func (h *Hub) Restore(name string, entries map[objectid.Pool][]inferenceapi.Impo
 	}
 }
 
-// Exports receives the decisions on all pools of a member, and returns how many exports changed.
+// Exports replaces a member's exports by the decisions on all its pools. news counts the changed
+// exports.
 func (h *Hub) Exports(name, uid string, decisions []export.Decision) (news int) {
 	var c changes
 	defer h.call(&c)
@@ -255,7 +256,7 @@ func (h *Hub) Exports(name, uid string, decisions []export.Decision) (news int) 
 	return news
 }
 
-// mu is held.
+// The caller holds mu.
 func (h *Hub) distribute(c *changes, m *member) {
 	m.crowded = ""
 	for _, o := range h.sorted() {
@@ -265,7 +266,7 @@ func (h *Hub) distribute(c *changes, m *member) {
 	}
 }
 
-// mu is held.
+// The caller holds mu.
 func (h *Hub) pass(c *changes, m, o *member) {
 	changed, rejected := o.registry.Apply(m.snapshot(o))
 	if len(rejected) > 0 {
@@ -280,7 +281,7 @@ func (m *member) snapshot(o *member) registry.Update {
 		Unread: map[objectid.Pool]string{},
 	}
 	receives := func(to []string) bool { return to == nil || o == m || slices.Contains(to, o.Name) }
-	for p, d := range m.decisions { // registries share an entry's lists and do not change them
+	for p, d := range m.decisions { // registries share an entry's lists, and never change them
 		if e := d.Export; e != nil && receives(e.To) {
 			u.Exports = append(u.Exports, registry.Export{
 				Pool: p, Stamp: m.stamps[p], Entry: e.Entry, Size: m.sizes[p],
@@ -296,14 +297,14 @@ func (m *member) snapshot(o *member) registry.Update {
 	return u
 }
 
-// Call Contact when a member's API server has responded. uid is the UID of its cluster.
+// Contact records that a member's API server responded. uid is the UID of its cluster.
 func (h *Hub) Contact(name, uid string) {
 	h.reached(name, true, func(m, o *member) []objectid.Pool {
 		if !m.read || m.uid != uid {
 			return nil
 		}
 		u := registry.Update{Member: m.Name, UID: uid, Stamp: m.stamp, Draining: m.Draining}
-		// the lease of another cluster with this name may have prevented the last update
+		// o may not have the last update: another cluster with this name then had a lease
 		if old, _ := o.registry.Member(m.Name); old.UID != uid {
 			u = m.snapshot(o)
 		}
@@ -312,7 +313,7 @@ func (h *Hub) Contact(name, uid string) {
 	})
 }
 
-// Call Lost when a member's API server has not responded.
+// Lost records that a member's API server did not respond.
 func (h *Hub) Lost(name string) {
 	h.reached(name, false, func(m, o *member) []objectid.Pool {
 		return o.registry.Connected(m.Name, false)
@@ -342,7 +343,7 @@ func (h *Hub) reached(name string, connected bool, f func(m, o *member) []object
 	}
 }
 
-// mu is held.
+// The caller holds mu.
 func (h *Hub) others(c *changes) {
 	for _, o := range h.sorted() {
 		for p := range o.decisions {
@@ -351,7 +352,7 @@ func (h *Hub) others(c *changes) {
 	}
 }
 
-// Call Namespaces when namespaces of a member were created or deleted.
+// Namespaces recomputes a member's imports after namespaces were created or deleted there.
 func (h *Hub) Namespaces(name string) {
 	var c changes
 	defer h.call(&c)
@@ -362,7 +363,7 @@ func (h *Hub) Namespaces(name string) {
 	}
 }
 
-// Call Taken when entries of other controllers in the import of a pool have changed.
+// Taken recomputes a member's import after entries of other controllers changed.
 func (h *Hub) Taken(name string, p objectid.Pool) {
 	var c changes
 	defer h.call(&c)
@@ -383,7 +384,7 @@ func (m *member) pools() (out []objectid.Pool) {
 	return slices.Compact(out)
 }
 
-// mu is held.
+// The caller holds mu.
 func (h *Hub) assemble(c *changes, m *member, pools []objectid.Pool) {
 	if len(pools) == 0 {
 		return
@@ -422,7 +423,7 @@ func (h *Hub) Import(name string, p objectid.Pool, generation int64) (s inferenc
 	return s, imported
 }
 
-// Run ends each lease and each drain when its time has passed. It runs until ctx ends.
+// Run ends leases and drains at their deadlines, until ctx ends.
 func (h *Hub) Run(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

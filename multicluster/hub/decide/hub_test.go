@@ -22,7 +22,7 @@ import (
 
 var chat = objectid.Pool{Namespace: "ns", Name: "chat"}
 
-// world is a hub with members that have every namespace but "missing".
+// world is a hub. Its members have every namespace except "missing".
 type world struct {
 	*decide.Hub
 	t       *testing.T
@@ -75,7 +75,7 @@ func (w *world) dirty() string {
 	return out
 }
 
-// exports makes a member export chat at an address, to some members; "": nothing.
+// exports makes a member export chat at an address to some members. Address "" withdraws it.
 func (w *world) exports(member, address string, to ...string) {
 	var list []export.Decision
 	if address != "" {
@@ -219,7 +219,7 @@ func TestHub_ClusterThatWasMadeAnewTakesItsNameOver(t *testing.T) {
 		w.exports("east", "192.0.2.1")
 		list := []export.Decision{}
 		w.Exports("east", "another", list)
-		w.has("west", "east 192.0.2.1") // the first one's lease runs
+		w.has("west", "east 192.0.2.1") // the lease of the first one still runs
 		time.Sleep(20 * time.Second)
 		w.Contact("east", "another")
 		w.has("west", "east 192.0.2.1 False/Draining")
@@ -261,7 +261,7 @@ func TestHub_MemberExportsWithinWhatItIsAllowed(t *testing.T) {
 	}
 }
 
-// With `imports: All`, a member's own pool is an entry of its import.
+// With `imports: All`, a member's own pool is also an entry of its import.
 func TestHub_ImportsAllHasTheOwnPoolToo(t *testing.T) {
 	w := newWorld(t, "east", "west")
 	var list []decide.Member
@@ -284,12 +284,12 @@ func TestHub_ImportsAllHasTheOwnPoolToo(t *testing.T) {
 	}
 	w.Written("west", chat, decide.Writing{Clusters: []string{"east", "west"}})
 	w.condition("east", "True/Exported")
-	w.set() // as before
+	w.set() // without a change
 	w.has("east", "east 192.0.2.1 False/Draining, west 192.0.2.2")
 }
 
-// A starting hub reads exporters and importers in any order: exports withdrawn while no hub ran
-// still drain.
+// A starting hub reads exporters and importers in any order. Exports that were withdrawn while no
+// hub ran still drain.
 func TestHub_ExportWithdrawnWhileNoHubRanDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "east")
@@ -309,7 +309,7 @@ func TestHub_ExportWithdrawnWhileNoHubRanDrains(t *testing.T) {
 	})
 }
 
-// A hub's import sends no prompts in cleartext to gateways of a member without that permission.
+// Without the permission cleartext, no import sends prompts in cleartext to a member's gateways.
 func TestHub_GatewaysInCleartextAreExportedOnlyIfAllowed(t *testing.T) {
 	w := newWorld(t, "east", "west")
 	w.exports("west", "")

@@ -21,12 +21,12 @@ import (
 type Writing struct {
 	// Clusters are this hub's entries in the import.
 	Clusters []string
-	// Reason is why the remaining entries are missing, for the condition Exported; "" if none is
-	// missing.
+	// Reason states why other entries are missing, for the condition Exported; "": none is missing.
 	Reason, Message string
 	// Left has the reason for each cluster whose entry the API server rejects.
 	Left map[string]string
-	// Pruned means that the object has no status.clusters, so only Penstock can read the entries.
+	// Pruned means that the CRD there lacks status.clusters. Only Penstock can then read the
+	// entries.
 	Pruned bool
 }
 
@@ -56,7 +56,7 @@ func (h *Hub) Written(name string, p objectid.Pool, w Writing) {
 	}
 }
 
-// Settled reports whether a cluster's exports are known or its grace period ended.
+// Settled reports whether a cluster's exports are known, or its grace period has ended.
 func (h *Hub) Settled(name string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -69,7 +69,7 @@ func (h *Hub) settled(m *member) bool {
 }
 
 // Condition returns the condition Exported of a member's pool. asked means that the annotations
-// request an export. If known is false, the previous condition must stay.
+// request an export. If known is false, the caller must keep the previous condition.
 func (h *Hub) Condition(name string, p objectid.Pool) (condition report.Condition, asked, known bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -80,7 +80,7 @@ func (h *Hub) Condition(name string, p objectid.Pool) (condition report.Conditio
 	return h.exported(m, p)
 }
 
-// mu is held.
+// The caller holds mu.
 func (h *Hub) exported(m *member, p objectid.Pool) (condition report.Condition, asked, known bool) {
 	d, ok := m.decisions[p]
 	if !ok || !d.Asked {
@@ -97,7 +97,7 @@ func (h *Hub) exported(m *member, p objectid.Pool) (condition report.Condition, 
 			continue
 		}
 		pl, pending := o.standing(m.Name, p)
-		// After the grace period, a member that responds but was not read delays no condition.
+		// A missing import delays the condition while its member may still be read, or responds.
 		if pending && (!h.settled(o) || o.read && o.connected) {
 			return condition, true, false
 		}
@@ -140,16 +140,16 @@ const mostPruned = 8
 // Status is a member's state for penstock hub.
 type Status struct {
 	Name string `json:"name"`
-	// Read means that its exports are known. Connected means that its API server responds.
+	// Read means that the member's exports are known. Connected means that its API server responds.
 	Read      bool `json:"read"`
 	Connected bool `json:"connected"`
 	// Contacted is when its API server last responded; zero: never.
 	Contacted time.Time `json:"contacted,omitzero"`
-	// Exports counts, by state, the pools that the member wants to export. A state is Exported,
-	// Pending, or a reason of the condition.
+	// Exports counts the pools with export annotations, by state: Exported, Pending, or a reason of
+	// the condition Exported.
 	Exports map[string]int `json:"exports"`
-	// Imports counts, by state, the other members' exports. A state is Imported, Pending, or a
-	// reason. Missing maps missing exports to reasons.
+	// Imports counts the other members' exports, by state: Imported, Pending, or a reason. Missing
+	// has the reason of each missing export.
 	Imports map[string]int    `json:"imports"`
 	Missing map[string]string `json:"missing,omitempty"`
 	// Pruned means that the CRD of InferencePoolImport at the member has no status.clusters.
@@ -160,7 +160,7 @@ type Status struct {
 func (h *Hub) Status() []Status {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	out := []Status{} // a list in JSON even without members
+	out := []Status{} // not nil, for an empty list in JSON
 	for _, m := range h.sorted() {
 		status := Status{Name: m.Name, Read: m.read, Connected: m.connected, Contacted: m.contacted,
 			Exports: map[string]int{}, Imports: map[string]int{}}
@@ -197,13 +197,14 @@ func (h *Hub) Status() []Status {
 	return out
 }
 
-// pending means that the export is not written at the member yet.
+// standing returns the state of cluster's export p at m. pending means that the import is not
+// written yet.
 func (m *member) standing(cluster string, p objectid.Pool) (pl registry.Placement, pending bool) {
 	pl, placed := m.placed[p][cluster]
 	pl.Member, pl.Pool, pl.Any = m.Name, p, true
 	w := m.written[p]
 	switch {
-	case !placed, !m.read: // the namespaces of a member that was not read are unknown
+	case !placed, !m.read: // before the first read, the member's namespaces are unknown
 		return pl, true
 	case pl.Reason != "" && pl.Reason != imports.ConflictReason:
 		return pl, false
@@ -220,8 +221,8 @@ func (m *member) standing(cluster string, p objectid.Pool) (pl registry.Placemen
 	return pl, pl.Reason == ""
 }
 
-// within denies an export if the member's allow in the ClusterSet excludes it. It also removes the
-// endpoints, because endpoints never pass through an API server.
+// within rejects an export that the ClusterSet's allow of its member excludes. It also removes the
+// endpoints, because these never pass through an API server.
 func (h *Hub) within(d export.Decision, allow v1alpha1.ClusterSetAllow) export.Decision {
 	if d.Export == nil {
 		return d
@@ -259,7 +260,7 @@ func (h *Hub) never(e inferenceapi.ImportedCluster) (at, why string) {
 	}
 	for _, s := range services(e) {
 		for _, a := range s.Addresses {
-			if ip, err := netip.ParseAddr(a); err == nil { // importers check the addresses that host names resolve to
+			if ip, err := netip.ParseAddr(a); err == nil { // host names are checked by importers, after DNS
 				if why := h.cfg.Never(ip); why != "" {
 					return a, why
 				}
@@ -291,8 +292,8 @@ func services(e inferenceapi.ImportedCluster) (out inferenceapi.ServiceImports) 
 	return out
 }
 
-// outside returns an address of an entry that is outside of all ranges. Without ranges, all
-// addresses are allowed. With ranges, no host name is allowed.
+// outside returns an address of the entry that is in none of the ranges. Without ranges any address
+// is allowed; with ranges a host name is not.
 func outside(e inferenceapi.ImportedCluster, ranges []string) (string, bool) {
 	if len(ranges) == 0 {
 		return "", false

@@ -22,22 +22,22 @@ type inode struct {
 	synced int
 }
 
-// disk is the disk of a node. Names are separate from inodes, as in file systems.
+// disk is a node's disk. Names and inodes are separate, as in file systems.
 type disk struct {
 	mu    sync.Mutex
-	names map[string]*inode // as processes see them
-	kept  map[string]*inode // the names that survive a power cut
+	names map[string]*inode // as processes read them
+	kept  map[string]*inode // names that survive a power cut
 	files int
 
 	full    bool // writes fail
-	lying   bool // Sync of a folder has no effect, and no error
-	lied    bool // it has been lying
-	forgets bool // it never syncs, and the simulation must find that
+	lying   bool // Sync of a folder reports success without effect
+	lied    bool // the disk has been lying
+	forgets bool // Sync never has an effect, which the simulation must detect
 }
 
 func newDisk() *disk { return &disk{names: map[string]*inode{}, kept: map[string]*inode{}} }
 
-// cutPower leaves a state that a power cut may leave.
+// cutPower leaves one of the states that a power cut may leave.
 func (d *disk) cutPower(draw func(n int, what string) int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -72,7 +72,7 @@ func (d *disk) snapshot() map[string]*inode {
 	return out
 }
 
-// restore replaces the files in a backup.
+// restore restores a backup's files.
 func (d *disk) restore(backup map[string]*inode) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -82,7 +82,7 @@ func (d *disk) restore(backup map[string]*inode) {
 	}
 }
 
-// lose removes the files with a prefix.
+// lose removes the files whose names have a prefix.
 func (d *disk) lose(prefix string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -93,7 +93,7 @@ func (d *disk) lose(prefix string) {
 
 var errDead = errors.New("the process has ended")
 
-// mount is a disk for one process, until the process ends. It implements statefile.Disk.
+// mount is one process's access to a disk. It implements statefile.Disk.
 type mount struct {
 	*disk
 	dead bool
@@ -105,7 +105,7 @@ func (m *mount) end() {
 	m.dead = true
 }
 
-// use locks the disk for an operation.
+// use locks the disk for one operation.
 func (m *mount) use() (unlock func(), err error) {
 	m.mu.Lock()
 	if m.dead {
@@ -206,7 +206,6 @@ func (m *mount) Sync(folder string) error {
 	return nil
 }
 
-// writing is an open file for writing.
 type writing struct {
 	m    *mount
 	name string
@@ -239,7 +238,6 @@ func (w *writing) Sync() error {
 	return err
 }
 
-// reading is an open file for reading.
 type reading struct {
 	*bytes.Reader
 	info
@@ -249,7 +247,6 @@ func (r *reading) Stat() (fs.FileInfo, error) { return r.info, nil }
 func (r *reading) Close() error               { return nil }
 func (r *reading) Size() int64                { return r.info.Size() }
 
-// info describes a file.
 type info struct {
 	name string
 	size int

@@ -5,7 +5,7 @@
 // state files. The simulated network implements gRPC's interfaces of a connection and a server. TLS
 // handshakes are real; HTTP/2, back-off and keepalive are not simulated. There is no API server.
 //
-// One goroutine drives a seed. It waits until all other goroutines are blocked (synctest.Wait).
-// Then the next event happens. The seed and the name of an event decide when it happens, so the
-// same seed gives the same log. A failure prints its seed: make simulate SEED=n replays it.
+// One goroutine drives a seed. It waits until all other goroutines are blocked (synctest.Wait),
+// then runs the next event. An event's time depends only on the seed and the event's name, so equal
+// seeds give equal logs. A failure prints its seed: make simulate SEED=n replays it.
 package simulate

@@ -10,25 +10,25 @@ import (
 )
 
 const (
-	// Changes and faults happen between joinedBy and healed; all invariants hold at settled.
+	// Changes and faults happen between joinedBy and healed. At settled all invariants must hold.
 	joinedBy = 20 * time.Second
 	healed   = 9 * time.Minute
 	settled  = time.Minute
-	// faults and changes are the numbers of each in a seed.
+	// faults and changes are how many of each a seed has.
 	faults  = 30
 	changes = 30
 )
 
-// sharedPools are the names of pools in namespace team that all nodes may have.
+// sharedPools are pools of namespace team that all nodes may have.
 var sharedPools = []string{"chat", "embed", "rerank"}
 
-// act is an event at a node. do returns a log line; "": not possible now.
+// act is a change or fault at a node. do returns a log line; "": it is not possible now.
 type act struct {
 	name string
 	do   func(n *node, draw func(n int, what string) int) string
 }
 
-// usersDo are changes of users.
+// usersDo are the changes that users make.
 var usersDo = []act{
 	{"annotate", func(n *node, draw func(int, string) int) string {
 		p := n.pools[draw(len(n.pools), "pool")]
@@ -39,7 +39,7 @@ var usersDo = []act{
 		p := n.pools[draw(len(n.pools), "pool")]
 		p.generation++
 		if p.servers = 1 + draw(5, "servers"); draw(4, "many") == 0 {
-			p.servers = 100 + draw(100, "servers") // in parts
+			p.servers = 100 + draw(100, "servers") // enough to be sent in parts
 		}
 		return fmt.Sprintf("%s: %s has %d servers", n.name, p.key(), p.servers)
 	}},
@@ -64,7 +64,7 @@ var usersDo = []act{
 	}},
 }
 
-// leave removes a member from a node's set, and adds its current form again later.
+// leave removes a member from a node's set, and later adds the member's then current entry.
 func leave(n *node, draw func(n int, what string) int) string {
 	names := slices.Sorted(maps.Keys(n.joined))
 	if len(names) == 0 {
@@ -173,7 +173,7 @@ func (n *node) other(i int) *node {
 	return others[i]
 }
 
-// restart ends the process of a node, and starts another one later. zombie: the old process
+// restart ends a node's process, and later starts another. zombie means that the old process
 // continues for a while on a copy of the disk.
 func (n *node) restart(draw func(int, string) int, power, zombie bool) string {
 	p := n.own()
@@ -201,7 +201,7 @@ func (n *node) restart(draw func(int, string) int, power, zombie bool) string {
 				}
 			})
 		}
-		pool := n.pools[draw(len(n.pools), "pool")] // the old process does not read it
+		pool := n.pools[draw(len(n.pools), "pool")] // the old process does not read this
 		pool.exported, pool.changed = !pool.exported, time.Now()
 		text += fmt.Sprintf("; export of %s: %v", pool.key(), pool.exported)
 	case power:
@@ -225,7 +225,8 @@ func (n *node) stop(p *process, power bool) {
 	n.w.ended = append(n.w.ended, p)
 }
 
-// plan schedules the events of a seed. As in swarm testing, a seed has only some kinds of faults.
+// plan schedules the events of a seed. As in swarm testing, each seed has only some kinds of
+// faults.
 func (w *world) plan() {
 	var kinds []act
 	for _, a := range happens {
@@ -271,7 +272,7 @@ func (w *world) heal() {
 			n.hostile = w.began
 		}
 		for _, p := range slices.Clone(n.processes) {
-			if p.alone || n.lied() { // its next process lacks what it invented
+			if p.alone || n.lied() { // its next process must not have the invented exports
 				n.stop(p, false)
 			}
 		}

@@ -24,7 +24,7 @@ var (
 	uids   = regexp.MustCompile(`"uid":"[^"]*"`)
 )
 
-// lie is a hostile node's replacement for a response. It replaces one in three.
+// lie replaces one in three responses of a hostile node.
 func (n *node) lie(stream string, r *discoveryResponse) *discoveryResponse {
 	n.w.mu.Lock()
 	defer n.w.mu.Unlock()
@@ -64,13 +64,13 @@ func (n *node) lie(stream string, r *discoveryResponse) *discoveryResponse {
 		edit(epochs, `"epoch":9007199254740992`)
 	case 3:
 		edit(uids, `"uid":"another"`)
-	case 4: // pools of others
+	case 4: // exports of other members' pools
 		for _, p := range sharedPools {
 			add("team/"+p, record("team/"+p, "10.9.0.1", 1))
 		}
-	case 5: // namespaces that it is not allowed
+	case 5: // exports in namespaces that its members do not allow
 		add("private/secret", record("private/secret", "10.9.0.2", 1))
-	case 6: // more than its share: stamps are limited to its state's stamp
+	case 6: // stamps beyond its state's stamp; they are limited to that
 		for i := range 600 {
 			add(fmt.Sprintf("team/many-%d", i), record("team/many", "10.9.0.3", 1<<52))
 		}
@@ -78,7 +78,7 @@ func (n *node) lie(stream string, r *discoveryResponse) *discoveryResponse {
 		add("team/"+sharedPools[0], "\x00{")
 		add("../../etc", "{}")
 		add("team/x#1", `{"epoch":1,"endpoints":[{"address":"10.9.0.4"}]}`)
-	case 8: // an earlier response
+	case 8: // repeats an earlier response
 		if before != nil {
 			out = googleproto.Clone(before).(*discoveryResponse)
 			out.Nonce = r.Nonce
@@ -104,7 +104,7 @@ func add(to *discoveryResponse, key, value string) {
 	to.Resources = append(to.Resources, &discoveryv3.Resource{Name: key, Resource: raw, Version: "x"})
 }
 
-// flood adds unknown exports until they exceed any share.
+// flood adds new exports until they exceed any share.
 func (n *node) flood(to *discoveryResponse) *discoveryResponse {
 	for range 400 {
 		if n.flooded > 3000 {

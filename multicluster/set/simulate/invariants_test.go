@@ -18,17 +18,17 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// watched is the observed history of a process.
+// watched has the observations about a process.
 type watched struct {
-	withdrawn map[registry.RecordID]registry.Stamp // by member and pool: when the export was withdrawn
-	exported  map[registry.RecordID]bool           // exports that were not withdrawn
-	left      map[registry.RecordID]bool           // exports that drain because their member left, or had
+	withdrawn map[registry.RecordID]registry.Stamp // the stamps of withdrawals, by member and pool
+	exported  map[registry.RecordID]bool           // exports without a withdrawal
+	left      map[registry.RecordID]bool           // exports that drain because their member left, or had left
 	checked   map[string]string                    // by member: the state at the last check
 	shown     map[string]string                    // by member: the last line of the log about it
 	shares    map[string]string                    // by member: its share before an event
 	held      map[string]int                       // by member: its exports
-	most      int                                  // the share of a member at the last check
-	members   registry.WatchSet                    // of the last check, and the store's revision
+	most      int                                  // each member's share at the last check
+	members   registry.WatchSet                    // of the last check, with the store's revision
 	revision  uint64
 }
 
@@ -97,7 +97,7 @@ func (p *process) check() {
 					e.Stamp.Epoch, e.Stamp.Sequence, len(e.Entry.Endpoints)))
 			}
 		}
-		// A member keeps its exports when its share shrinks, even over a restart, but may not grow.
+		// If a share shrinks, a member keeps its exports, even over a restart, but may not add any.
 		held, began := p.watched.held[m.Name]
 		if p.watched.held[m.Name] = len(list); began && len(list) > max(most, before, held) || len(list) > budget ||
 			size > bytes {
@@ -118,8 +118,7 @@ func (p *process) check() {
 	}
 }
 
-// checkReturn: a withdrawn export returns only if its exporter publishes it anew with a later
-// stamp.
+// checkReturn checks that a withdrawn export returns only with a later stamp of its exporter.
 func (p *process) checkReturn(exporter *node, m registry.Member, e *registry.Export) {
 	id := registry.RecordID{Cluster: m.Name, Pool: e.Pool}
 	if e.Withdrawn() {
@@ -138,8 +137,8 @@ func (p *process) checkReturn(exporter *node, m registry.Member, e *registry.Exp
 		p.id, e.Pool.Namespace, e.Pool.Name, m.Name, e.Stamp, at)
 }
 
-// forget drops the observations of a member that leaves or rejoins, because a user's decision
-// removes and restores its exports.
+// forget drops observations of a member that leaves or rejoins: a user has then decided about its
+// exports.
 func (p *process) forget(member string) {
 	for _, e := range p.set.Registry().ExportsOf(member) {
 		if p.watched.left != nil {
@@ -152,10 +151,10 @@ func (p *process) forget(member string) {
 	maps.DeleteFunc(p.watched.exported, func(id registry.RecordID, _ bool) bool { return id.Cluster == member })
 }
 
-// unchanged is the time after a pool's last change until all members have it.
+// unchanged is how long after a pool's last change all members must have it.
 const unchanged = 2 * time.Minute
 
-// checkSilence: an export is withdrawn only if its exporter withdrew it.
+// checkSilence checks that only its exporter withdraws an export.
 func (p *process) checkSilence(exporter *node, e *registry.Export) {
 	id := registry.RecordID{Cluster: exporter.name, Pool: e.Pool}
 	exported := p.watched.exported[id]
@@ -170,13 +169,13 @@ func (p *process) checkSilence(exporter *node, e *registry.Export) {
 	}
 }
 
-// lied reports whether a node has been hostile.
+// lied reports whether a node was ever hostile.
 func (n *node) lied() bool { return !n.hostile.IsZero() }
 
-// rewound reports whether a node's state, and with it its stamps, may have gone back.
+// rewound reports whether a node's state, and so its stamps, may have gone back.
 func (n *node) rewound() bool { return n.lost || n.disk.lied }
 
-// checkLoaded: a starting process loads the saved records, or newer ones.
+// checkLoaded checks that a starting process loads the saved records, or newer ones.
 func (n *node) checkLoaded(p *process, list []registry.Record, err error) {
 	defer func() {
 		n.kept, n.dropped = map[registry.RecordID]registry.Record{}, map[registry.RecordID]bool{}
@@ -194,7 +193,7 @@ func (n *node) checkLoaded(p *process, list []registry.Record, err error) {
 		saved := n.kept[id]
 		i := slices.IndexFunc(list, func(r registry.Record) bool { return r.RecordID == id })
 		if i < 0 {
-			continue // dropped since, perhaps by a save that was interrupted
+			continue // dropped since then, perhaps by an interrupted save
 		}
 		loaded, exporter := list[i], n.w.node(id.Cluster)
 		if loaded.UID == saved.UID && loaded.Stamp.Compare(saved.Stamp) < 0 && !exporter.rewound() && !exporter.lied() {
@@ -218,7 +217,7 @@ func (w *world) node(name string) *node {
 	return nil
 }
 
-// share describes a process's state of a member: exports, offers, and endpoints for Envoys.
+// share describes what a process has of a member: exports, Offers, and endpoints for Envoys.
 func (p *process) share(member string) string {
 	var out strings.Builder
 	for _, e := range p.set.Registry().ExportsOf(member) {
@@ -246,8 +245,7 @@ func hash(value any) uint64 {
 	return h.Sum64()
 }
 
-// before records the shares of the other members before a message with exports arrives at a
-// process.
+// before records what a process has of other members, before a message with exports arrives there.
 func (w *world) before(e *event) {
 	at, from, ok := arrives(e.name)
 	if !ok {
@@ -262,7 +260,7 @@ func (w *world) before(e *event) {
 	}
 }
 
-// after: a message of one member does not affect another member.
+// after checks that a message of one member does not affect another member.
 func (w *world) after(e *event) {
 	at, from, ok := arrives(e.name)
 	if !ok {
@@ -281,8 +279,8 @@ func (w *world) after(e *event) {
 	}
 }
 
-// checkArrived: some time after the faults have healed, each importer has exactly what each
-// exporter exports to it, even if an epoch was lost or the exporter was hostile.
+// checkArrived checks, some time after the faults have healed, that each importer has exactly what
+// each exporter exports to it. A lost epoch or a hostile past is no excuse.
 func (w *world) checkArrived() {
 	for _, to := range w.nodes {
 		for _, exporter := range w.nodes {
@@ -315,7 +313,7 @@ func (p *process) missing(exporter *node) string {
 			has[o.Import] = entry
 		}
 	}
-	// Endpoints that come in parts have another order.
+	// Parts change the order of endpoints.
 	unordered := cmpopts.SortSlices(func(a, b inferenceapi.ImportedEndpoint) bool { return a.Address < b.Address })
 	if diff := cmp.Diff(wanted, has, unordered); diff != "" {
 		return fmt.Sprintf("%s has not what %s exports (-) but (+):\n%s", p.id, from.id, diff)

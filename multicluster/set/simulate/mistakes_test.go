@@ -4,20 +4,20 @@ package simulate
 
 import "testing"
 
-// mistakes are the mistakes that the product makes in a build with the tag faults, by
-// $PENSTOCK_FAULT.
+// mistakes are values of $PENSTOCK_FAULT: faults of the code in a build with the tag faults.
 var mistakes = []string{
 	"fence",       // updates with older stamps count
 	"lease",       // a lease never ends
 	"allow",       // a member may export into any namespace
 	"silence",     // the exports of a silent member are withdrawn
-	"resumption",  // after a lost connection, an item that has changed is not sent
-	"file sync",   // a file is renamed before its content is on the disk
-	"folder sync", // the name of a file is not on the disk once it is written
+	"resumption",  // after a lost connection, a changed item is not sent
+	"file sync",   // a file is renamed before its content is synced
+	"folder sync", // a folder is not synced after a file in it was written
 	"share",       // a member exceeds its share
 }
 
-// A simulation that finds nothing proves nothing: it finds each known mistake within some seeds.
+// The simulation must find each known fault within some seeds. Otherwise seeds without a finding
+// would prove nothing.
 func TestSimulation_FaultsAreFound(t *testing.T) {
 	for _, mistake := range mistakes {
 		t.Run(mistake, func(t *testing.T) {

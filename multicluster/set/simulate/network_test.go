@@ -23,8 +23,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/set"
 )
 
-// The times of gRPC as multicluster/channel configures them: the wait for a silent peer, and the
-// interval between attempts to connect.
+// gRPC's timeouts as multicluster/channel configures them: for a silent peer, and between attempts
+// to connect.
 const (
 	connectTimeout  = time.Second
 	clientKeepalive = 13 * time.Second
@@ -39,7 +39,7 @@ type network struct {
 	mu         sync.Mutex
 	servers    map[string][]*server // by address, the oldest first
 	transports []*transport
-	dials      map[string]int // by process and address
+	dials      map[string]int // counters, by process and address
 	links      map[string]*link
 }
 
@@ -67,8 +67,8 @@ func (n *network) link(a, b string) *link {
 	return l
 }
 
-// send delivers a process's message to another node, in the order of its queue. A process without
-// power sends nothing.
+// send delivers a message of a process to another node, in the order of its queue. A process whose
+// power was cut sends nothing.
 func (n *network) send(from *process, to *node, queue, name string, fire func()) {
 	if from.off.Load() {
 		return
@@ -87,7 +87,7 @@ func (n *network) send(from *process, to *node, queue, name string, fire func())
 	})
 }
 
-// server is set.Server in the network.
+// server implements set.Server.
 type server struct {
 	net     *network
 	proc    *process
@@ -140,7 +140,7 @@ func (s *server) Stop() {
 	})
 }
 
-// listener is the port of a node. Connections do not pass through it.
+// listener is a node's port. No connections pass through it.
 type listener struct{ address string }
 
 func (l listener) Accept() (net.Conn, error) { return nil, io.EOF }
@@ -233,7 +233,7 @@ func (c *connection) NewStream(
 	}
 }
 
-// transport returns the transport, and makes a missing one.
+// transport returns the connection's transport, or makes one.
 func (c *connection) transport(ctx context.Context) (*transport, error) {
 	c.mu.Lock()
 	if over := c.over; over != nil && over.broken() == nil {
@@ -273,7 +273,7 @@ func (c *connection) dial(ctx context.Context) (*transport, error) {
 		switch {
 		case len(list) == 0, time.Now().Before(l.cut):
 			found <- nil
-		case len(list) > 1: // a process that was replaced without notice
+		case len(list) > 1: // an earlier process was replaced without notice
 			found <- list[n.w.draw(len(list), name+" process")]
 		default:
 			found <- list[0]
@@ -311,14 +311,13 @@ type transport struct {
 	clientSees, serverSees credentials.AuthInfo
 
 	mu      sync.Mutex
-	err     error // why the client gave it up
+	err     error // why the client gave the transport up
 	streams []*stream
 	count   int
 
 	resetByClient, resetByServer bool
 }
 
-// handshake makes the TLS handshake.
 func (t *transport) handshake(ctx context.Context, address string, with credentials.TransportCredentials) error {
 	a, b := net.Pipe()
 	defer func() { _, _ = a.Close(), b.Close() }()
@@ -338,7 +337,7 @@ func (t *transport) handshake(ctx context.Context, address string, with credenti
 		return err
 	}
 	t.clientSees = sees
-	go func() { _, _ = io.Copy(io.Discard, conn) }() // session tickets
+	go func() { _, _ = io.Copy(io.Discard, conn) }() // reads session tickets
 	return <-ended
 }
 
@@ -348,7 +347,6 @@ func (t *transport) broken() error {
 	return t.err
 }
 
-// transportsOf returns the transports from and to a process.
 func (n *network) transportsOf(p *process) (out []*transport) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -360,7 +358,6 @@ func (n *network) transportsOf(p *process) (out []*transport) {
 	return out
 }
 
-// between returns the transports between two nodes.
 func (n *network) between(a, b string) (out []*transport) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -372,7 +369,6 @@ func (n *network) between(a, b string) (out []*transport) {
 	return out
 }
 
-// lose ends all connections between two nodes.
 func (n *network) lose(a, b string) {
 	for _, t := range n.between(a, b) {
 		t.lostAtClient()
@@ -380,7 +376,7 @@ func (n *network) lose(a, b string) {
 	}
 }
 
-// reset ends a transport at one end; the other end detects it.
+// reset ends a transport at one end. The other end must detect it.
 func (t *transport) reset(server bool) {
 	t.mu.Lock()
 	again := server && t.resetByServer || !server && t.resetByClient
@@ -421,7 +417,7 @@ func (t *transport) lostAtServer() {
 	}
 }
 
-// silence makes both ends give up a transport if nothing arrives in time.
+// silence makes both ends give up a transport on which nothing arrives in time.
 func (t *transport) silence(silent func() bool) {
 	t.net.w.schedule("", t.name+" keepalive of the client", clientKeepalive, func() {
 		if silent() {
@@ -435,8 +431,7 @@ func (t *transport) silence(silent func() bool) {
 	})
 }
 
-// arrives returns the importer and exporter of an event that delivers exports; false: another
-// event.
+// arrives parses the name of an event that delivers exports; ok is false for other events.
 func arrives(name string) (at, from string, ok bool) {
 	stream, topic, ok := strings.Cut(name, "<")
 	if !ok || !strings.HasPrefix(topic, "exports ") {

@@ -31,19 +31,19 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// drain is how long a withdrawn export stays at its importers.
+// drain is how long importers keep a withdrawn export.
 const drain = 20 * time.Second
 
-// budget limits the exports of all members of a node. It is low so that a flood is cheap.
+// budget limits the exports of all members of a node. It is low, so that a flood takes little CPU.
 const budget = 800
 
-// pool is a pool of a node, as its user wrote it.
+// pool is a pool as the node's user wrote it.
 type pool struct {
 	namespace, name string
 	exported        bool
 	to              []string
 	weight, servers int
-	generation      int       // of the servers: each has other addresses
+	generation      int       // of the servers; each generation has other addresses
 	changed         time.Time // when its export last changed
 }
 
@@ -63,18 +63,18 @@ type node struct {
 	pools    []*pool
 	joined   map[string]v1alpha1.ClusterSetMember
 	draining bool
-	hostile  time.Time // until then it sends hostile messages
+	hostile  time.Time // until then the node sends hostile messages
 	floods   bool
 	flooded  int
 	backup   map[string]*inode
 
-	processes []*process // running; the last one is the node's own
+	processes []*process // running; the last one is the current one
 	started   int
-	lost      bool // its state was lost: its stamps may go back
+	lost      bool // its state was lost, so its stamps may go back
 	epoch     uint64
 	kept      map[registry.RecordID]registry.Record // saved records
 	dropped   map[registry.RecordID]bool
-	published map[string]*discoveryResponse // the last response of each topic, for a hostile member
+	published map[string]*discoveryResponse // the last response of each topic, for hostile repetition
 }
 
 func (n *node) address() string { return "10.0." + strconv.Itoa(n.number) + ".1:9443" }
@@ -88,7 +88,7 @@ type process struct {
 	set    *set.Set
 	cancel context.CancelFunc
 	done   chan struct{}
-	off    atomic.Bool // without power: it sends nothing
+	off    atomic.Bool // its power was cut: it sends nothing
 	alone  bool        // it was replaced without notice
 
 	mu        sync.Mutex
@@ -99,7 +99,7 @@ type process struct {
 	watched watched
 }
 
-// own returns the process that counts; nil: none runs.
+// own returns a node's current process; nil: none runs.
 func (n *node) own() *process {
 	if len(n.processes) == 0 || n.processes[len(n.processes)-1].alone {
 		return nil
@@ -107,7 +107,6 @@ func (n *node) own() *process {
 	return n.processes[len(n.processes)-1]
 }
 
-// board drops reports.
 type board struct{}
 
 func (board) Replace(string, ...report.Report) {}
@@ -145,7 +144,7 @@ func (n *node) start() *process {
 	return p
 }
 
-// translate is the pipeline of a process.
+// translate plays the pipeline of a process.
 func (p *process) translate(ctx context.Context, picker netip.AddrPort) {
 	t := translator.New(translator.Config{
 		Controller: "penstock.dev/simulated", AnyController: true, Pickers: []netip.AddrPort{picker},
@@ -191,7 +190,8 @@ func (p *process) onPanic(peer string, value any, stack []byte) {
 	p.panicked = fmt.Sprintf("a message of %s: %v\n%s", peer, value, stack)
 }
 
-// kill ends a process like SIGKILL, or a power cut: then peers receive nothing.
+// kill ends a process as SIGKILL does or, if power is set, as a power cut does: peers are then not
+// notified.
 func (p *process) kill(power bool) {
 	p.mount.end()
 	if power {
@@ -209,7 +209,7 @@ func (p *process) kill(power bool) {
 	}
 }
 
-// identity is Config.Identity: an epoch does not go back, unless the disk did.
+// identity implements Config.Identity, and checks that the epoch goes back only if the disk did.
 func (p *process) identity(files set.Files) func(context.Context) (string, uint64, error) {
 	return func(ctx context.Context) (string, uint64, error) {
 		uid, epoch, err := files.Identity(ctx)
@@ -223,7 +223,8 @@ func (p *process) identity(files set.Files) func(context.Context) (string, uint6
 	}
 }
 
-// records are Config.Records: saved records, or newer ones, exist after a restart.
+// records implements Config.Records, and checks that a restart loads the saved records or newer
+// ones.
 type records struct {
 	set.Records
 	p *process
@@ -266,7 +267,7 @@ func (p *process) write() {
 	}
 }
 
-// touch records that the members of all pools changed.
+// touch records that the receivers of all pools changed.
 func (n *node) touch() {
 	for _, p := range n.pools {
 		p.changed = time.Now()

@@ -11,8 +11,8 @@ import (
 // seeds is how many seeds a test plays.
 const seeds = 8
 
-// The same seed gives the same log, byte for byte: otherwise a failure could not be replayed. The
-// race detector schedules goroutines differently, so a seed has another log there.
+// A seed must give the same log each time, because otherwise a failure could not be replayed. Under
+// the race detector the log differs, because goroutines are scheduled differently.
 func TestSimulation_SeedReplaysExactly(t *testing.T) {
 	for seed := range uint64(1) {
 		first, _ := simulate(t, seed)
@@ -23,7 +23,7 @@ func TestSimulation_SeedReplaysExactly(t *testing.T) {
 	}
 }
 
-// differs shows the first difference of two logs.
+// differs describes the first difference of two logs.
 func differs(a, b string) string {
 	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
 	for i := range min(len(x), len(y)) {

@@ -41,7 +41,7 @@ func number(t *testing.T, variable string, otherwise uint64) uint64 {
 	return n
 }
 
-// No fault makes three clusters lose or keep an export wrongly.
+// With any faults, the three clusters neither lose nor keep an export wrongly.
 func TestSimulation_SeedsHold(t *testing.T) {
 	if os.Getenv("SEED") != "" {
 		seed := number(t, "SEED", 0)
@@ -63,7 +63,8 @@ func TestSimulation_SeedsHold(t *testing.T) {
 	}
 }
 
-// A simulation that finds nothing proves nothing. make simulate FAULTS=1 has more mistakes.
+// A simulation that detects no known fault proves nothing. make simulate FAULTS=1 tests more of
+// them.
 func TestSimulation_FolderThatIsNotSyncedIsFound(t *testing.T) {
 	for seed := range uint64(20) {
 		if _, violated := simulate(t, seed, func(w *world) {

@@ -78,7 +78,7 @@ func (s *server) handle(on *stream) {
 	})
 }
 
-// send moves a message to the other end. Topics are independent: each is a queue.
+// send sends a message to the other end. Each topic is a queue of its own.
 func (s *stream) send(from *process, to *node, direction string, m any, into *half) error {
 	topic := ""
 	if r, ok := m.(interface{ GetTypeUrl() string }); ok {
@@ -106,7 +106,7 @@ func (s *stream) send(from *process, to *node, direction string, m any, into *ha
 type half struct {
 	mu    sync.Mutex
 	items [][]byte
-	err   error // after the messages
+	err   error // why the stream ended, after the messages
 	ready chan struct{}
 }
 
@@ -158,7 +158,7 @@ func (h *half) receive(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// atClient is the subscriber's end of a stream.
+// atClient is the subscriber's end of a stream, a grpc.ClientStream.
 type atClient struct{ *stream }
 
 func (s *atClient) Header() (metadata.MD, error) { return nil, nil }
@@ -187,7 +187,7 @@ func (s *atClient) RecvMsg(m any) error {
 	return nil
 }
 
-// atServer is the publisher's end of a stream.
+// atServer is the publisher's end of a stream, a grpc.ServerStream.
 type atServer struct{ *stream }
 
 func (s *atServer) SetHeader(metadata.MD) error  { return nil }

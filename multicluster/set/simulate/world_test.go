@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// event is an event in a world: a message arrives, a fault begins.
+// event is something that happens in a world, such as the arrival of a message or a fault.
 type event struct {
 	at   time.Time
-	name string // orders events of one instant; unique
+	name string // unique; orders events of one instant
 	fire func()
 }
 
-// world is the simulation of a seed. One goroutine runs it; others call only schedule.
+// world is the simulation of a seed. One goroutine runs it. Other goroutines only call schedule.
 type world struct {
 	t     *testing.T
 	seed  uint64
@@ -31,7 +31,7 @@ type world struct {
 
 	mu     sync.Mutex
 	events []*event
-	last   map[string]time.Time // by queue: time of its last event
+	last   map[string]time.Time // time of each queue's last event
 	wake   chan struct{}
 }
 
@@ -41,7 +41,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	return w
 }
 
-// draw returns a number below n that depends only on the seed and a name.
+// draw returns a number below n that depends only on the seed and the name.
 func (w *world) draw(n int, name string) int {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "%d %s", w.seed, name)
@@ -51,12 +51,10 @@ func (w *world) draw(n int, name string) int {
 	return int((x ^ x>>31) % uint64(n))
 }
 
-// note adds a line to the log.
 func (w *world) note(format string, args ...any) {
 	_, _ = fmt.Fprintf(&w.log, "%10.6f %s\n", time.Since(w.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// violated records a violated invariant.
 func (w *world) violated(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	w.note("VIOLATED: %s", text)
@@ -65,8 +63,7 @@ func (w *world) violated(format string, args ...any) {
 	}
 }
 
-// schedule schedules an event after a while, behind the events of the same queue if queue is not
-// "".
+// schedule schedules an event. If queue is not "", the event comes after all events of that queue.
 func (w *world) schedule(queue, name string, after time.Duration, fire func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -84,7 +81,6 @@ func (w *world) schedule(queue, name string, after time.Duration, fire func()) {
 	}
 }
 
-// next returns the first event; nil: none.
 func (w *world) next() (first *event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -102,7 +98,6 @@ func (w *world) remove(e *event) {
 	w.events = slices.DeleteFunc(w.events, func(o *event) bool { return o == e })
 }
 
-// run processes events until a time.
 func (w *world) run(until time.Time) {
 	for w.fail == "" {
 		synctest.Wait()
@@ -133,7 +128,6 @@ func (w *world) run(until time.Time) {
 	}
 }
 
-// end ends all processes.
 func (w *world) end() {
 	for _, n := range w.nodes {
 		for _, p := range n.processes {

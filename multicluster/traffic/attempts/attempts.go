@@ -26,10 +26,10 @@ const (
 type Traffic struct {
 	Served   uint64 // responses with a status below 500
 	Failed   uint64 // another status, or no response
-	Declined uint64 // no server there began the request
-	Spilled  uint64 // requests of all outcomes that a pool spilled
-	// Bytes is the size of Served's response bodies. FirstByte is the sum of their times to the
-	// first byte.
+	Declined uint64 // requests that no server began
+	Spilled  uint64 // requests of any outcome that a pool spilled
+	// Bytes is the size of the response bodies of Served. FirstByte is the sum of their times to
+	// the first byte.
 	Bytes     uint64
 	FirstByte time.Duration
 }
@@ -63,7 +63,8 @@ func (t *Traffic) add(o *Traffic) {
 
 // Config configures a Counter.
 type Config struct {
-	// Allowed reports whether a Gateway's proxies have Envoy clusters of a pool.
+	// Allowed reports whether the configuration of a Gateway's proxies has Envoy clusters for a
+	// pool.
 	Allowed func(gateway string, pool objectid.Target) bool
 	// Exists reports whether an import has an exporting cluster.
 	Exists func(objectid.Target) bool
@@ -77,7 +78,7 @@ type Counter struct {
 	mu      sync.Mutex
 	members map[objectid.Target]*member
 	kept    []kept
-	next    int // index of the oldest request once there are maxKept
+	next    int // index of the oldest of maxKept requests
 }
 
 type member struct {
@@ -99,7 +100,7 @@ func New(c Config) *Counter {
 	return &Counter{cfg: c, members: map[objectid.Target]*member{}}
 }
 
-// Count counts the outcome of a request (picker.Config.Attempts).
+// Count counts a finished request (picker.Config.Attempts).
 func (c *Counter) Count(a accesslog.Attempt) {
 	to, spilled := exportingCluster(&a)
 	through, also := spilledThrough(&a)
@@ -138,8 +139,9 @@ func (c *Counter) Count(a accesslog.Attempt) {
 	c.next = (c.next + 1) % maxKept
 }
 
-// exportingCluster returns the exporting cluster that got a request, and whether a pool spilled it.
-// Member is "" for this cluster, and for an import with several clusters.
+// exportingCluster returns the exporting cluster that received a request, and whether a pool
+// spilled the request. Target.Member is "" for this cluster, and for an import with several
+// clusters.
 func exportingCluster(a *accesslog.Attempt) (to objectid.Target, spilled bool) {
 	if !a.Member.IsZero() {
 		return a.Member, false
@@ -152,8 +154,8 @@ func exportingCluster(a *accesslog.Attempt) (to objectid.Target, spilled bool) {
 	return cluster.Pool(), ok && hop.Import && hop.Member == ""
 }
 
-// spilledThrough is for a request that a pool spilled to an import with several clusters. It
-// returns the exporting cluster that served the request.
+// spilledThrough returns which exporting cluster served a request that a pool spilled to an import
+// with several clusters.
 func spilledThrough(a *accesslog.Attempt) (to objectid.Target, ok bool) {
 	if hop, known := model.ParseHopID(a.Route); !known || !hop.Import || hop.Member != "" {
 		return to, false
@@ -164,8 +166,8 @@ func spilledThrough(a *accesslog.Attempt) (to objectid.Target, ok bool) {
 	return to, ok && to.Member != ""
 }
 
-// allowed reports whether a Gateway sends requests to an exporting cluster. A Gateway with the
-// whole import sends requests to all clusters of the import.
+// allowed reports whether a Gateway may send requests to an exporting cluster: it has that cluster,
+// or the whole import.
 func (c *Counter) allowed(gateway string, id objectid.Target) bool {
 	whole := objectid.Target{Pool: id.Pool, Import: true}
 	return gateway == "" || c.cfg.Allowed(gateway, id) || c.cfg.Allowed(gateway, whole)
@@ -173,7 +175,7 @@ func (c *Counter) allowed(gateway string, id objectid.Target) bool {
 
 func short(id string) string { return strings.Clone(id[:min(len(id), maxID)]) }
 
-// mu is held.
+// The caller holds mu.
 func (c *Counter) each(f func(objectid.Target, *member)) {
 	now := c.cfg.Now()
 	for id, m := range c.members {
@@ -198,8 +200,8 @@ func (c *Counter) Traffic() map[string]Traffic {
 	return out
 }
 
-// Records returns the stored requests with an ID (picker.Picks.Request), newest first; nil if q has
-// no ID.
+// Records returns the stored requests with the ID of q (picker.Picks.Request), newest first; nil if
+// q has none.
 func (c *Counter) Records(q picker.Picks) (out []*picker.Record) {
 	if q.Request == "" {
 		return nil

@@ -46,7 +46,7 @@ func TestAttempts_CountWhatBecameOfRequestsByCluster(t *testing.T) {
 		func(a *accesslog.Attempt) { a.Status, a.Canceled = 0, true },
 		func(a *accesslog.Attempt) { a.Declined, a.Status, a.Route = true, 429, "hop.ns.import.chat" },
 		func(a *accesslog.Attempt) { a.Cluster, a.Route = "", "hop.ns.import.chat@east" },
-		func(a *accesslog.Attempt) { a.Cluster, a.Route = "members/ns/chat", "ns/route" }, // the hop behind it counts
+		func(a *accesslog.Attempt) { a.Cluster, a.Route = "members/ns/chat", "ns/route" }, // its hop reports it
 		func(a *accesslog.Attempt) { a.Cluster, a.Route = "last/pool/ns/chat", "hop.ns.pool.chat" },
 		func(a *accesslog.Attempt) { a.Cluster = "" },
 	} {
@@ -93,7 +93,7 @@ func TestAttempts_CountWhatBecameOfRequestsByCluster(t *testing.T) {
 	}
 }
 
-// A Gateway reports only requests that its own proxies can have sent.
+// A Gateway may report only requests that its own proxies can have sent.
 func TestAttempts_OfAGatewayCountForItsOwnClustersAlone(t *testing.T) {
 	c, _ := newCounter(always)
 	for _, a := range []accesslog.Attempt{
@@ -133,7 +133,7 @@ func TestAttempts_OfARequestAreKeptNewestFirst(t *testing.T) {
 	c.Count(accesslog.Attempt{Cluster: "import/ns/chat/east", Request: "one", Began: began, Status: 429,
 		Declined: true})
 	c.Count(accesslog.Attempt{Cluster: "last/parent/ns/chat/west", Request: "two", Status: 200})
-	// the picker's records have it
+	// the picker's records have this request
 	c.Count(accesslog.Attempt{Cluster: "last/parent/ns/chat/west", Request: "one", Leased: true, Status: 200})
 	c.Count(accesslog.Attempt{
 		Cluster: "last/parent/ns/chat/west", Request: "one", There: "other", Began: began.Add(time.Second), Status: 200,

@@ -19,7 +19,7 @@ type Store interface {
 	Apply(ops ...store.Op) (store.Revision, error)
 }
 
-// Keeper tracks which clusters of imports must stay last for now.
+// Keeper tracks which clusters must be last in their imports for now.
 type Keeper struct {
 	store Store
 	log   *slog.Logger
@@ -36,7 +36,7 @@ type ordered struct {
 
 type member struct {
 	damper selection.Damper
-	gone   time.Time // when the cluster left the import; zero: it is still in it
+	gone   time.Time // when the cluster left the import; zero: it has not
 }
 
 // New makes a Keeper without imports.
@@ -92,7 +92,7 @@ func (o *ordered) follow(now time.Time, ready map[string]bool) {
 	}
 }
 
-// mu is held.
+// The caller holds mu.
 func (k *Keeper) update(now time.Time, p objectid.Pool) []store.Op {
 	o := k.imports[p]
 	maps.DeleteFunc(o.members, func(_ string, m *member) bool {
@@ -125,11 +125,11 @@ func (k *Keeper) apply(ops []store.Op) {
 		return
 	}
 	if _, err := k.store.Apply(ops...); err != nil {
-		k.log.Error("the clusters that come last cannot be stored", "error", err)
+		k.log.Error("the clusters that an import must try last cannot be stored", "error", err)
 	}
 }
 
-// Run removes clusters from Failbacks after selection.Recovery. It returns when ctx ends.
+// Run removes clusters from Failbacks after selection.Recovery, until ctx ends.
 func (k *Keeper) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

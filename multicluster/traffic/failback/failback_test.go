@@ -49,7 +49,7 @@ func (w *world) apply(ops ...store.Op) {
 	w.follow()
 }
 
-// follow translates the store and passes the result on, until nothing changes.
+// follow translates the store and passes on the result, until nothing changes any more.
 func (w *world) follow() {
 	for {
 		revisions, view := w.sub.Pending()
@@ -64,7 +64,7 @@ func (w *world) follow() {
 	}
 }
 
-// clusters replaces the import's clusters; "!" before a name: it is not ready.
+// clusters replaces the import's clusters. "!" before a name means not ready.
 func (w *world) clusters(names ...string) {
 	w.t.Helper()
 	imp := &inferenceapi.InferencePoolImport{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "chat"}}
@@ -113,22 +113,21 @@ func (w *world) expect(want ...string) {
 func TestFailback_ClusterThatFlapsIsNotFirstUntilItStaysReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		// The first cluster becomes ready without delay, because this process has not seen it ready
-		// before.
+		// The first cluster becomes ready at once, because this process has never seen it ready.
 		w.clusters("east", "north", "!west")
 		w.expect("east", "north")
 		w.clusters("east", "north", "west")
 		w.expect("west", "east", "north")
 		for range 20 {
 			w.clusters("east", "north", "!west")
-			w.expect("east", "north") // leaving is not delayed
+			w.expect("east", "north") // a cluster that leaves is not delayed
 			time.Sleep(500 * time.Millisecond)
 			w.clusters("east", "north", "west")
 			w.expect("east", "north", "west")
 			time.Sleep(500 * time.Millisecond)
 			w.expect("east", "north", "west")
 		}
-		// It was ready for half a second.
+		// It had been ready for half a second.
 		time.Sleep(2 * time.Second)
 		w.expect("east", "north", "west")
 		time.Sleep(2500 * time.Millisecond)
@@ -151,7 +150,7 @@ func TestFailback_ClusterWhoseEntryFlapsIsNotFirst(t *testing.T) {
 			w.expect("east", "west")
 			time.Sleep(500 * time.Millisecond)
 		}
-		// Former clusters are dropped, and so is an import without an order.
+		// Clusters that left are dropped, and so is an import that has no order any more.
 		w.clusters("east")
 		time.Sleep(4 * time.Second)
 		if w.follow(); len(w.keep.imports[objectid.Pool{Namespace: "default", Name: "chat"}].members) != 1 ||
@@ -168,7 +167,7 @@ func TestFailback_ClusterWhoseEntryFlapsIsNotFirst(t *testing.T) {
 	})
 }
 
-// If all clusters flap, they serve in their order.
+// If all clusters flap, they serve in their usual order.
 func TestFailback_ClustersThatAllFlapServe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -20,20 +20,20 @@ import (
 
 // Config configures a Loads.
 type Config struct {
-	// Waiting returns the wait of a new request at a pool of this process's picker, and how many
-	// prompt blocks the pool's servers cache.
+	// Waiting returns how long a new request to a pool would wait at this process's picker, and how
+	// many prompt blocks the pool's servers can cache.
 	Waiting func(pool objectid.Pool) (w schedule.Wait, capacity int, ok bool)
 	// Federation returns this cluster's Federation; nil without a cluster set.
 	Federation func() Federation
 	// Cluster returns the name of this cluster in its set; "" without a set.
 	Cluster func() string
 	// OnPage, if set, receives why the metrics page of a cluster's picker cannot be read over TLS;
-	// "": it can be read.
+	// "": it can.
 	OnPage func(pool objectid.Pool, member, why string)
 	Log    *slog.Logger
 }
 
-// Loads chooses clusters and reports this cluster's load. It is safe for concurrent use.
+// Loads chooses clusters, and reports this cluster's load. It is safe for concurrent use.
 type Loads struct {
 	cfg    Config
 	id     string
@@ -46,13 +46,13 @@ type Loads struct {
 
 	pools pools
 
-	pagesMu sync.Mutex // locked after mu
+	pagesMu sync.Mutex // lock it after mu
 	pages   map[pageKey]*page
 }
 
 type choosable struct {
 	pool    objectid.Pool
-	local   string // this cluster's name in list; "": list does not have it
+	local   string // this cluster's name in list; "": not in list
 	latency bool
 	hops    map[string]string
 	noGRPC  map[string]bool
@@ -100,8 +100,8 @@ func (l *Loads) SetClusters(id objectid.Target, c *picker.Clusters) {
 	l.mu.Unlock()
 }
 
-// setMembers passes the clusters to c.load. The number of servers comes from the metrics page of
-// the cluster's picker. If the page has no number, it comes from the exporter.
+// setMembers passes the clusters to c.load. A cluster's number of servers is from its picker's
+// metrics page or, if that lacks it, from the exporter.
 func (c *choosable) setMembers(roundTrip func(member string) time.Duration,
 	servers func(pool objectid.Pool, member string) int) {
 	members := make([]selection.Member, len(c.list))
@@ -159,7 +159,7 @@ func (l *Loads) Choose(id objectid.Target, p picker.ClusterPrompt, charged bool,
 	return out, &charge{lease: c.load.Begin(now, ranked[first], prompt)}
 }
 
-// Several access log streams may report on a charge concurrently.
+// charge needs locks, because several access log streams may report on one charge.
 type charge struct {
 	mu    sync.Mutex
 	lease selection.Lease

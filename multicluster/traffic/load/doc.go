@@ -1,10 +1,10 @@
-// Package load chooses the cluster of an import for each request, and reports to other clusters the
-// load that they need for their choice. multicluster/selection decides, package picker picks, and
-// multicluster/federation connects the clusters.
+// Package load chooses the cluster of an import for each request, and publishes this cluster's load
+// to the clusters that choose among its exports. multicluster/selection ranks the clusters, package
+// picker picks, and multicluster/federation carries the reports.
 //
-// The request is charged to the first cluster until the access log shows the request's end. For a
-// cluster without reports, the choice uses the requests that this process has sent to the cluster,
-// divided by the number of the cluster's servers. The metrics page of its picker has this number.
-// Every 200 ms each member receives the changed loads of the pools that it requested, and every 5 s
-// a load that does not change. A member receives no report of a pool that is not exported to it.
+// A request is charged to the first cluster until the access log reports the request's end. Some
+// clusters do not report their load. Their load is estimated from the requests that this process
+// sent, divided by the number of servers on their picker's metrics page. A member receives reports
+// on the pools that it requested and that are exported to it: every 200 ms while the load changes,
+// otherwise every 5 s.
 package load

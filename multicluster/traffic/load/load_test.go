@@ -19,13 +19,13 @@ import (
 
 var (
 	pool   = objectid.Pool{Namespace: "default", Name: "chat"}
-	target = objectid.Target{Pool: pool}               // at its picker
-	whole  = objectid.Target{Pool: pool, Import: true} // at an importer's
+	target = objectid.Target{Pool: pool}               // as the exporter's picker names it
+	whole  = objectid.Target{Pool: pool, Import: true} // as an importer's picker names it
 )
 
-// link replaces the federation: publications of one cluster arrive at the other at once.
+// link plays the federation: publications of one cluster arrive at the other at once.
 type link struct {
-	member string // at the other end, with its name for this one
+	member string // this cluster's name at the other end
 	self   string
 
 	mu     sync.Mutex
@@ -69,10 +69,10 @@ func (k *link) reports() []federation.Load {
 	return slices.Clone(k.sent)
 }
 
-// pair is an importer, "here", and an exporter, "east", whose pool has a wait.
+// pair is an importer, "here", and an exporter, "east", whose pool reports a wait.
 type pair struct {
 	here, east *Loads
-	from       *link // of the exporter
+	from       *link // the exporter's link
 	mu         sync.Mutex
 	wait       schedule.Wait
 }
@@ -136,7 +136,7 @@ func TestLeastLoad_ClusterIsJudgedByItsReports(t *testing.T) {
 		p.here.SetClusters(whole, clusters())
 		chain := []uint64{1, 2, 3}
 		time.Sleep(2*interval + time.Millisecond)
-		p.east.Sent(picker.Sent{Pool: target, Chain: chain}) // by a gateway there
+		p.east.Sent(picker.Sent{Pool: target, Chain: chain}) // sent by a gateway in east
 		time.Sleep(interval)
 		got := p.costs(t, picker.ClusterPrompt{Tokens: 300, Chain: chain})
 		if east := got["east"]; east.Basis != "report" || east.Wait != 0.5 || east.RoundTrip != 0.02 ||
@@ -147,14 +147,14 @@ func TestLeastLoad_ClusterIsJudgedByItsReports(t *testing.T) {
 			t.Errorf(`west: %+v, want Basis "own requests", Wait 0, Cached 0`, west)
 		}
 
-		// A request of this process counts until the other cluster counts it.
+		// This process's request counts until a report of the other cluster counts it.
 		p.setLeast(0)
 		time.Sleep(interval)
 		_, charge := p.here.Choose(whole, picker.ClusterPrompt{Tokens: 8000, Chain: chain}, true, nil)
 		if charge == nil {
 			t.Fatal("the request is not charged")
 		}
-		// some 8,000 tokens at 2,000 a second by four servers
+		// some 8,000 tokens, read by four servers at 2,000 a second
 		if got := p.costs(t, picker.ClusterPrompt{})["east"].Wait; got < 0.9 {
 			t.Errorf("after a request of 8,000 tokens the wait is %.3f s, want at least 0.9", got)
 		}
@@ -171,7 +171,7 @@ func TestLeastLoad_PoolThatRestsIsReportedSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
 		p.here.SetClusters(whole, clusters())
-		time.Sleep(time.Second + time.Millisecond) // after a report
+		time.Sleep(time.Second + time.Millisecond) // after the next report
 		before := len(p.from.reports())
 		time.Sleep(20 * time.Second)
 		if n := len(p.from.reports()) - before; n < 3 || n > 5 {
@@ -242,8 +242,8 @@ func TestLeastLoad_DeclinedClusterComesLast(t *testing.T) {
 	})
 }
 
-// A member receives only the counts of its own requests, and senders written by clients use bounded
-// memory.
+// A member receives only the counts of its own requests. Clients may invent senders, so memory for
+// them is bounded.
 func TestLeastLoad_CountsAreTheMembersOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
@@ -268,7 +268,7 @@ func TestLeastLoad_CountsAreTheMembersOwn(t *testing.T) {
 	})
 }
 
-// By Latency, no load is requested or reported, and response times decide.
+// With Latency no load is requested or reported. Response times decide.
 func TestLatency_AnswersDecideAndNoReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
@@ -285,7 +285,7 @@ func TestLatency_AnswersDecideAndNoReports(t *testing.T) {
 			charge.End()
 			return ranked[0].Cluster
 		}
-		for range 3 { // west has a margin of one second, until it is slower than a trial of east
+		for range 3 { // the margin favors west, until it is slower than a trial of east
 			if got := answer(2 * time.Second); got != "west" {
 				break
 			}
@@ -297,7 +297,7 @@ func TestLatency_AnswersDecideAndNoReports(t *testing.T) {
 		if got := answer(time.Second); got != "west" {
 			t.Errorf(`%s is chosen, which costs as much and the margin, want "west"`, got)
 		}
-		// Another policy begins anew.
+		// A change of the policy discards all state.
 		p.here.SetClusters(whole, clusters())
 		if got := p.costs(t, picker.ClusterPrompt{})["east"]; got.Basis != "own requests" || got.Wait != 0 {
 			t.Errorf(`%+v, want Basis "own requests" and Wait 0`, got)

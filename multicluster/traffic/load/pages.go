@@ -28,12 +28,12 @@ import (
 const (
 	pageInterval = 5 * time.Second
 	pageTimeout  = 2 * time.Second
-	maxPage      = 1 << 20 // bytes read of a page
+	maxPage      = 1 << 20 // of one page, in bytes
 	pagesAtOnce  = 8
 )
 
-// readyServers are series of llm-d's and the inference extension's pickers. Their value is the
-// number of servers that take requests.
+// readyServers are series of llm-d's and the inference extension's pickers: the number of servers
+// that take requests.
 var readyServers = []string{"llm_d_epp_ready_endpoints{", "inference_pool_ready_pods{"}
 
 // Page is the metrics page of the picker of an import's exporting cluster.
@@ -42,11 +42,11 @@ type Page struct {
 	Member string
 	// Pool is the pool's name on the page.
 	Pool      string
-	Addresses []netip.Addr // of equal pickers; the first one that responds is used
+	Addresses []netip.Addr // of replicas; the first that responds is used
 	Port      uint16       // 0: no page
 	// TLS configures the connection; nil: cleartext.
 	TLS *dial.TLS
-	// Authorization is the request header; "": none. Set it only with a TLS that verifies the
+	// Authorization is a request header; "": none. It must only be set with a TLS that verifies the
 	// server.
 	Authorization string
 }
@@ -63,10 +63,10 @@ type page struct {
 	failure string
 }
 
-// noServers is the number for a page that shows 0 servers; 0 is for a page without a number.
+// noServers means that the page shows 0 servers; 0 means that it shows no number.
 const noServers = -1
 
-// SetPage sets the page of a cluster's picker. It is read while LeastLoad chooses among the
+// SetPage sets the page of a cluster's picker. The page is read while LeastLoad chooses among the
 // import's clusters.
 func (l *Loads) SetPage(p Page) {
 	l.pagesMu.Lock()
@@ -168,7 +168,7 @@ func (l *Loads) forgetPages(read map[pageKey]bool) {
 
 func (l *Loads) pageRead(key pageKey, p *page, servers int, err error) {
 	failure := ""
-	if err != nil && p.TLS != nil { // without TLS the page may be closed to other clusters
+	if err != nil && p.TLS != nil { // in cleartext, the page may be closed to other clusters on purpose
 		failure = err.Error()
 	}
 	l.pagesMu.Lock()
@@ -194,8 +194,8 @@ func (p *page) newClient() *http.Client {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// read reads the page at the first address that responds. The error has no text from the server,
-// because that could contain the credential.
+// read reads the page at the first address that responds. Its error has no text from the server,
+// which could repeat the credential.
 func (p *page) read(ctx context.Context) (servers int, err error) {
 	err = errors.New("its picker has no address")
 	for _, ip := range p.Addresses {
@@ -242,9 +242,8 @@ func (p *page) readAt(ctx context.Context, ip netip.Addr) (int, error) {
 	return 0, fmt.Errorf("it answers %d", resp.StatusCode)
 }
 
-// parse returns how many servers take requests. It reads the series with the pool's name. If that
-// is missing, it reads the only series. It returns 0 if it finds no series, and noServers if the
-// series is 0.
+// parse returns how many servers take requests: the series with the pool's name or, without one,
+// the only series. It returns 0 without a series, and noServers if the series is 0.
 func parse(page io.Reader, pool string) int {
 	found := map[string]int{}
 	lines := bufio.NewScanner(page)
@@ -264,7 +263,7 @@ func parse(page io.Reader, pool string) int {
 		if err != nil || n != 0 && (n < 1 || n > 1<<16) || math.IsNaN(n) {
 			continue
 		}
-		// One of two series may be out of use.
+		// The larger counts: one of two series may be out of use.
 		if shown := cmp.Or(int(n), noServers); found[name] == 0 || found[name] < shown {
 			found[name] = shown
 		}

@@ -20,7 +20,7 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// pageServer serves the metrics page of a picker with ready servers, only to requests with a token.
+// pageServer serves the metrics page of a picker to requests with a token.
 type pageServer struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -77,7 +77,7 @@ func waitOfEast(t *testing.T, l *Loads) float64 {
 	return 0
 }
 
-// loadEast makes long requests until cluster east has one.
+// loadEast begins long requests until one goes to east.
 func loadEast(l *Loads) {
 	for {
 		ranked, charge := l.Choose(whole, picker.ClusterPrompt{Tokens: 8000}, true, nil) // a long request
@@ -88,8 +88,8 @@ func loadEast(l *Loads) {
 	}
 }
 
-// A cluster without reports is judged by this process's requests there, divided among the servers
-// on its picker's page.
+// Without reports, a cluster's wait is estimated from this process's requests there, divided by the
+// number of servers on its picker's page.
 func TestSecretRef_PageOfAClustersPickerIsReadWithItsCredential(t *testing.T) {
 	s := newPageServer(t, httptest.NewTLSServer)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
@@ -147,7 +147,7 @@ func TestSecretRef_PageOfAClustersPickerIsReadWithItsCredential(t *testing.T) {
 		t.Errorf(`once it is read again: %q, %d servers, want "east: " and 8`, failure, l.servers(other.Import, "east"))
 	}
 
-	// Neither a server named by the picker nor a cleartext server receives it.
+	// Neither a server to which the picker redirects, nor a cleartext server, gets the credential.
 	open := newPageServer(t, httptest.NewServer)
 	s.mu.Lock()
 	s.moved = open.URL + "/metrics"
@@ -171,7 +171,7 @@ func TestSecretRef_PageOfAClustersPickerIsReadWithItsCredential(t *testing.T) {
 	}
 }
 
-// Zero differs from a missing figure, and from an unreadable page.
+// A figure of zero differs from a missing one, and from an unreadable page.
 func TestMetricsPage_ClusterWithoutReadyServersTakesNoRequest(t *testing.T) {
 	var text atomic.Value
 	s := httptest.NewServer(

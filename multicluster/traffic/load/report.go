@@ -16,15 +16,14 @@ import (
 )
 
 const (
-	// interval is the time between reports of a pool in use. resting is the time between reports of
-	// a pool whose load does not change. apart is the time between checks for a cluster set or an
-	// import.
+	// interval is the time between reports on a pool in use, resting between reports of an
+	// unchanged load, and apart between checks whether there is a cluster set or an import.
 	interval = 200 * time.Millisecond
 	resting  = 5 * time.Second
 	apart    = time.Second
-	// kept is how many reports contain each block, because a report may be lost or replaced.
+	// kept is in how many reports a block is repeated, because a report may be lost or replaced.
 	kept = 4
-	// maxSenders bounds the counted senders of a pool. A sender is a process of a member.
+	// maxSenders bounds a pool's counted senders. A sender is a process of a member.
 	maxSenders = 256
 	forgotten  = 10 * time.Minute
 )
@@ -37,11 +36,11 @@ type Federation interface {
 	RoundTrip(member string) time.Duration
 }
 
-// own stands for this cluster among members.
+// own is the key of this cluster among members.
 const own = ""
 
 type pools struct {
-	asked  atomic.Bool // set while byPool is not empty; otherwise picks take no lock
+	asked  atomic.Bool // byPool is not empty; if false, picks take no lock
 	mu     sync.Mutex
 	byPool map[objectid.Pool]*counted
 }
@@ -80,7 +79,7 @@ func (l *Loads) Sent(s picker.Sent) {
 	from := c.senders[s.Sender]
 	if from == nil {
 		if len(c.senders) == maxSenders {
-			return // the sender uses its own count
+			return // without a count, the sender uses its own requests
 		}
 		from = &sender{}
 		c.senders[s.Sender] = from
@@ -233,11 +232,11 @@ func (l *Loads) keep(asked map[objectid.Pool][]string) {
 	l.pools.asked.Store(len(l.pools.byPool) > 0)
 }
 
-// load returns the report of a pool for members, with the requests of all senders. While nothing
-// changes, a report is due when the last one is as old as resting.
+// load returns the report on a pool for members, with the counts of all senders. due is false while
+// the load is unchanged and the last report is younger than resting.
 func (l *Loads) load(now time.Time, pool objectid.Pool, members []string) (load federation.Load, due bool) {
 	w, capacity, ok := l.cfg.Waiting(pool)
-	if !ok { // the pool of an external picker: importers use their own requests
+	if !ok { // an external picker: importers use their own requests
 		return load, false
 	}
 	l.pools.mu.Lock()
@@ -298,7 +297,7 @@ func (l *Loads) countedFor(pool objectid.Pool, member string) map[string]uint64 
 	return nil
 }
 
-// sentBy returns the requests of a member's senders. Their names begin with the member's name.
+// sentBy returns the requests of a member's senders, whose names begin with the member's name.
 func (c *counted) sentBy(member string) map[string]uint64 {
 	out := map[string]uint64{}
 	for name, s := range c.senders {

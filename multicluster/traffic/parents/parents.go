@@ -19,8 +19,8 @@ const (
 	maxParents = 1024
 	repeated   = 5
 	window     = time.Minute
-	// calm is the time without 404s after which a response with another status resolves the
-	// finding. Without such a response, it is resolved after forgetAfter.
+	// calm is how long after the last 404 a response with another status resolves the finding.
+	// Without such a response, the finding is resolved after forgetAfter.
 	calm        = 10 * time.Second
 	forgetAfter = 10 * time.Minute
 	every       = time.Second
@@ -36,7 +36,8 @@ type Reports interface {
 type Config struct {
 	Objects func() store.Reader
 	Reports Reports
-	// Allowed reports whether a Gateway's proxies have Envoy clusters of a pool.
+	// Allowed reports whether the configuration of a Gateway's proxies has Envoy clusters for a
+	// pool.
 	Allowed func(gateway string, pool objectid.Target) bool
 }
 
@@ -49,7 +50,7 @@ type Counter struct {
 	parents map[model.ClusterID]*parent
 }
 
-// parent counts the responses of an exporting cluster's gateways, in both halves of the window.
+// parent counts the responses of one exporting cluster's gateways, in each half of the window.
 type parent struct {
 	turn           time.Time
 	missing, other [2]int
@@ -65,7 +66,7 @@ func New(c Config) *Counter {
 	return &Counter{cfg: c, wake: make(chan struct{}, 1), parents: map[model.ClusterID]*parent{}}
 }
 
-// Count counts the outcome of a request (picker.Config.Attempts).
+// Count counts a finished request (picker.Config.Attempts).
 func (c *Counter) Count(a accesslog.Attempt) {
 	id, ok := model.ParseClusterID(a.Cluster)
 	if !ok || !a.Reached || id.Kind != model.ParentKind || a.Gateway != "" && !c.cfg.Allowed(a.Gateway, id.Pool()) {
@@ -149,7 +150,7 @@ func (c *Counter) judge(now time.Time) bool {
 				imports[id.Key()] = hosts
 			}
 			if host, found = hosts.At(id.Member, p.at); !found {
-				p.missing = [2]int{} // there is no hostname to set
+				p.missing = [2]int{} // a hostname would change nothing
 			}
 		}
 		switch {

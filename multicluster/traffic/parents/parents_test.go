@@ -50,7 +50,8 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// write stores the import: west has two gateways, with or without a hostname, and east one.
+// write stores the import. West has two gateways, east has one; west and east are their hostnames,
+// or "".
 func (w *world) write(west, east string) {
 	parent := func(name, hostname, address string) inferenceapi.ParentImport {
 		p := inferenceapi.ParentImport{Namespace: "infra", Name: name, Hostname: hostname}
@@ -81,7 +82,7 @@ func (w *world) count(cluster string, n, status int) {
 	}
 }
 
-// after waits, and checks which clusters have findings.
+// after waits for d, and then checks which clusters have findings.
 func (w *world) after(d time.Duration, want ...string) {
 	w.t.Helper()
 	time.Sleep(d)
@@ -103,7 +104,7 @@ const west, east = "parent/default/chat/west", "parent/default/chat/east"
 func TestParentMode_Repeated404sNameTheGatewayAndTheFix(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.count("last/"+west, repeated-1, 404) // both clusters of the gateways count as one
+		w.count("last/"+west, repeated-1, 404) // clusters of the same gateways count together
 		w.after(2 * time.Second)
 		w.count(west, 1, 404)
 		w.after(2*time.Second, west)
@@ -131,7 +132,7 @@ func TestParentMode_FindingOf404sGoes(t *testing.T) {
 		"answered otherwise for a while": func(w *world) {
 			w.count(west, 1, 200)
 			w.after(calm/2, west)
-			w.count(west, 10, 404) // not yet
+			w.count(west, 10, 404) // not enough yet
 			w.count(west, 1, 503)
 			w.after(calm/2, west)
 			w.after(calm / 2)
@@ -159,14 +160,14 @@ func TestParentMode_FindingOf404sGoes(t *testing.T) {
 				w.count(west, 10, 404)
 				w.after(2*time.Second, west)
 				step(w)
-				w.count(west, 1, 404) // earlier responses do not count
+				w.count(west, 1, 404) // earlier responses do not count any more
 				w.after(2 * time.Second)
 			})
 		})
 	}
 }
 
-// A model server behind the gateway responds with 404 when it lacks the requested model.
+// A model server behind the gateway responds with 404 if it lacks the requested model.
 func TestParentMode_404sAmongOtherAnswersAreNoFinding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -175,7 +176,7 @@ func TestParentMode_404sAmongOtherAnswersAreNoFinding(t *testing.T) {
 			w.count(west, 24, 200)
 			w.after(7 * time.Second)
 		}
-		w.count(east, repeated-1, 404) // a few in a long time are no finding either
+		w.count(east, repeated-1, 404) // few 404s over a long time are no finding either
 		w.after(window)
 		w.count(east, repeated-1, 404)
 		w.after(2 * time.Second)
@@ -209,7 +210,7 @@ func TestParentMode_ReportsOf404sAreBounded(t *testing.T) {
 		if n := counted(); n != maxParents {
 			t.Errorf("%d exporting clusters are counted for, want %d", n, maxParents)
 		}
-		w.after(window + 2*time.Second) // none of them exists
+		w.after(window + 2*time.Second) // none of these clusters exists
 		if n := counted(); n != 0 {
 			t.Errorf("%d exporting clusters that do not exist are counted for, want 0", n)
 		}

@@ -9,8 +9,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// Found by the suite of cluster sets: a request in flight was denied its pick when its route
-// changed.
+// When a route changed, a request in flight was denied its pick.
 func TestPickerKey_RequestInFlightIsPickedForAfterItsRouteIsGone(t *testing.T) {
 	t.Parallel()
 	api := smallCluster(t)

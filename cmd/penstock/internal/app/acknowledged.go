@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// acknowledged reports that the AccessPolicies of a folder are not programmed until the proxies
-// have acknowledged them. On Kubernetes the writer of statuses does so.
+// acknowledged reports AccessPolicies of a folder as not programmed until the proxies have
+// acknowledged them. On Kubernetes the writer of statuses does so.
 type acknowledged struct {
 	board      *status.Board
 	programmed *peers.Programmed
@@ -37,8 +37,8 @@ func newAcknowledged(a *App) *acknowledged {
 	return out
 }
 
-// Steps implements delivery.Part. The reports of translation state that a policy is programmed, so
-// the first step precedes them.
+// Steps implements delivery.Part. Translation reports a changed policy as programmed, so the first
+// step overrides that in the same stage.
 func (k *acknowledged) Steps() []delivery.Step {
 	var gateways []string
 	return []delivery.Step{{Stage: delivery.Report, Deliver: func(_ context.Context, ch *delivery.Change) {
@@ -77,7 +77,7 @@ func (k *acknowledged) begin(gateway string) {
 	k.report(gateway, "its proxies have not acknowledged the change yet")
 }
 
-// changed reports on the policies of a Gateway again.
+// changed reports again whether the policies of a Gateway are programmed.
 func (k *acknowledged) changed(gateway string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -94,7 +94,7 @@ func (k *acknowledged) changed(gateway string) {
 	}
 }
 
-// report reports that the policies of a Gateway are not programmed. k.mu is held.
+// report reports that the policies of a Gateway are not programmed. The caller holds k.mu.
 func (k *acknowledged) report(gateway, why string) {
 	ref := store.RefOf(store.Gateways, gateway)
 	parent := report.Parent{
@@ -109,7 +109,8 @@ func (k *acknowledged) report(gateway, why string) {
 	k.board.Replace(status.Instance(status.Acks, gateway), out...)
 }
 
-// versionOf is the generation of a policy, or a digest of a policy from a file, which has none.
+// versionOf returns the generation of a policy or, for a policy from a file, which has none, a
+// digest.
 func versionOf(p *v1alpha1.AccessPolicy) int64 {
 	if p.Generation != 0 {
 		return p.Generation

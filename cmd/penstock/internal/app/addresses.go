@@ -14,15 +14,14 @@ import (
 
 // Addresses limits the addresses of endpoints and configures the resolver.
 type Addresses struct {
-	// Ranges apply to addresses that users wrote, and to answers of DNS and of remote pickers.
+	// Ranges limits the addresses in users' objects, and in answers of DNS and of remote pickers.
 	addresses.Ranges
 	// ExternalName allows endpoints of Services of type ExternalName.
 	ExternalName bool
-	// DNS is the server that resolves names. If it is not valid, the system's resolver resolves
-	// them.
+	// DNS is the server that resolves names. The zero AddrPort is the system's resolver.
 	DNS netip.AddrPort
 
-	shared bool // users who do not trust each other write the objects
+	shared bool // the users who write the objects do not trust each other
 	own    string
 }
 

@@ -19,7 +19,7 @@ import (
 )
 
 // apiEndpoints reads the addresses of the Service kubernetes and of its endpoints, which also reach
-// the API server. It reads them once a minute at most, and keeps the last ones when a read fails.
+// the API server. It reads them at most once a minute, and keeps the last ones when a read fails.
 type apiEndpoints struct {
 	rest *rest.Config
 	now  func() time.Time
@@ -63,7 +63,7 @@ func (a *apiEndpoints) list(ctx context.Context) ([]netip.AddrPort, error) {
 		"labelSelector": {discoveryv1.LabelServiceName + "=kubernetes"}}.Encode(), &slices); err != nil {
 		return nil, err
 	}
-	out := []netip.AddrPort{} // not nil: it has been read
+	out := []netip.AddrPort{} // not nil, because nil means that nothing was read
 	add := func(address string, port int32) {
 		if ip, err := netip.ParseAddr(address); err == nil {
 			out = append(out, netip.AddrPortFrom(ip.Unmap(), uint16(port)))

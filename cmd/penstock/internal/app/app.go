@@ -102,10 +102,10 @@ type App struct {
 
 type wiring struct {
 	security   security
-	lagging    func() bool // reports whether objects may be outdated: then nothing may be removed; nil: never outdated
+	lagging    func() bool // objects may be outdated, so nothing may be removed; nil: never
 	proxies    func(gateway string)
 	standAlone *StandAlone
-	written    status.Written // in Kubernetes
+	written    status.Written // on Kubernetes
 	// apiServers are the API server's addresses, HOST:PORT.
 	apiServers []string
 	// apiEndpoints returns further addresses of the API server; may be nil.
@@ -316,7 +316,7 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	}
 	if a.cfg.XDS != nil {
 		serve(ports.ADS, a.cfg.XDS, a.security.authenticate != nil, a.security.ads, func(r grpc.ServiceRegistrar) {
-			a.xds.Register(r) // only ADS: proxies are not peers
+			a.xds.Register(r) // only ADS, because proxies are not peers
 		})
 	}
 	if a.cfg.Local != nil {
@@ -357,7 +357,8 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 
 const syncTimeout = 500 * time.Millisecond
 
-// syncPeers waits for syncTimeout at most: a frozen peer must not keep this process from serving.
+// syncPeers waits for peers' publications, at most syncTimeout, because a frozen peer must not keep
+// this process from serving.
 func (a *App) syncPeers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
@@ -368,8 +369,8 @@ func (a *App) syncPeers(ctx context.Context) {
 
 const probeTimeout = time.Second
 
-// probeAnswers waits for probeTimeout at most. Without the probes, an Envoy that another process
-// served before would receive a filter with the wrong dialect, and lose requests.
+// probeAnswers waits for probes of external pickers, at most probeTimeout. An Envoy of another
+// process would otherwise receive a filter with the wrong dialect, and lose requests.
 func (a *App) probeAnswers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -387,7 +388,7 @@ const (
 
 func (a *App) settleNames(ctx context.Context) {
 	if err := a.hosts.Settle(ctx, silentTime, settleTime); err != nil && ctx.Err() == nil {
-		a.log.Error("addresses of host names that are not used cannot be removed", "error", err)
+		a.log.Error("addresses of unused host names cannot be removed", "error", err)
 	}
 }
 
@@ -418,8 +419,8 @@ func (a *App) storeDialect(name string, answer probe.Answer) error {
 	return nil
 }
 
-// pickerDown reports why the picker of an exporting cluster cannot be reached. If why is "", the
-// report is resolved.
+// pickerDown reports why the picker of an exporting cluster cannot be reached; "": it can be
+// reached again.
 func (a *App) pickerDown(id objectid.Target, source, why string) {
 	if a.set != nil {
 		a.set.PickerDown(id.Pool, id.Member, source, why)
@@ -452,7 +453,7 @@ func quiet(ctx context.Context, err error) error {
 // pickDrainTime is the default of Config.StopTimeout.
 const pickDrainTime = time.Second
 
-// When ctx ends, serveGRPC completes the calls in flight, until the function drained returns. If
+// serveGRPC serves until ctx ends. It then completes the calls in flight until drained returns. If
 // drained is nil, the calls end at once.
 func serveGRPC(ctx context.Context, l net.Listener, drained func(), options []grpc.ServerOption,
 	register func(grpc.ServiceRegistrar)) error {

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// authoritySecret is for certificates of this cluster's processes; membersSecret is for
-	// certificates of other clusters.
+	// authoritySecret holds the authority for this cluster's processes, membersSecret the one for
+	// certificates to other clusters.
 	authoritySecret = "penstock-ca"
 	membersSecret   = "penstock-members-ca"
 )
@@ -17,7 +17,7 @@ const (
 // AuthoritySecrets are the names of the Secrets that hold authorities.
 var AuthoritySecrets = []string{authoritySecret, membersSecret}
 
-// Authorities returns the authorities in a namespace, by the names of their Secrets.
+// Authorities returns the stored authorities of a namespace, by Secret.
 func Authorities(config *rest.Config, namespace string) (map[string]authority.Secrets, error) {
 	cluster, err := apply.New(apply.Config{REST: config, Namespaces: []string{namespace}, Changed: func(apply.Ref) {}})
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// callers identifies the Gateways of members by the certificates that they present to this
-// cluster's picker.
+// callers identifies members' Gateways by the certificates that they present to this cluster's
+// picker.
 func callers(s *store.Store) identity.Callers {
 	m := membersCalls{s}
 	return identity.Callers{Domain: model.PeerDomain, Certificate: m.presented, Verify: m.verify}

@@ -14,7 +14,7 @@ func clock() func() time.Time {
 	return func() time.Time { return now().Round(0) }
 }
 
-// elapsed is shifted by $PENSTOCK_FAULT_ELAPSED, which a test may only increase.
+// elapsed is shifted by $PENSTOCK_FAULT_ELAPSED. A test may only increase the shift.
 func elapsed() func() time.Time { return shifted("PENSTOCK_FAULT_ELAPSED") }
 
 // shifted returns a clock: the time plus the duration in the file that an environment variable

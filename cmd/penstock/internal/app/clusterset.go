@@ -19,7 +19,7 @@ func (a *App) clusterSet() *set.Set {
 	cfg, dir := a.setConfig(), a.cfg.StateDir
 	cfg.Identity, cfg.Authority, cfg.Records = set.FileIdentity(dir), set.FileAuthority(dir), set.FileRecords(dir)
 	if l := a.cfg.Members.Listener; l != nil {
-		// called once, because in a folder this process is always the leader
+		// In a folder this process always leads, so Listen is called once.
 		cfg.Listen = func(context.Context) (net.Listener, error) { return a.admit(ports.Members, l, true), nil }
 	}
 	c := a.cfg.Credentials
@@ -48,7 +48,7 @@ func (a *App) hasExportingCluster(id objectid.Target) bool {
 		func(c inferenceapi.ImportedCluster) bool { return c.Name == id.Member })
 }
 
-// records includes requests that Envoy sent to an exporting cluster without a pick.
+// records returns picks, and requests to exporting clusters that had no pick.
 func (a *App) records(q picker.Picks) []*picker.Record {
 	all := append(a.picker.Picks(q), a.attempts.Records(q)...)
 	slices.SortStableFunc(all, func(a, b *picker.Record) int { return b.Time.Compare(a.Time) })

@@ -21,7 +21,7 @@ import (
 	"github.com/penstock-project/penstock/translator/envoy"
 )
 
-// Controller is the controllerName of our GatewayClasses and statuses.
+// Controller is the controllerName of Penstock's GatewayClasses and statuses.
 const Controller = "penstock.dev/gateway-controller"
 
 // Config configures every role that serves.
@@ -43,16 +43,16 @@ type Config struct {
 	Peers Peers
 	// Members configures how other clusters of the cluster set reach this one.
 	Members Members
-	// PickerAddresses and PickerSockets (paths) are where Envoys reach our picker; if both are
-	// empty, Envoys use the address of Picker.
+	// PickerAddresses and PickerSockets (paths) are where Envoys reach this process's picker.
+	// Without them, Envoys use the address of Picker.
 	PickerAddresses []netip.AddrPort
 	PickerSockets   []string
-	// HTTP serves metrics and health, and on a loopback address also the admin pages. Admin serves
-	// all of these pages, and so does the socket in StateDir. HTTP and Admin may be nil.
+	// HTTP serves metrics and health; on a loopback address it also serves the admin pages. Admin
+	// and the socket in StateDir serve all pages. HTTP and Admin may be nil.
 	HTTP, Admin net.Listener
 	Addresses   Addresses
 	Fetch       Fetch
-	// Processor is for pools whose policy names no processor.
+	// Processor is the processor of pools whose policy names none.
 	Processor Processor
 	// HeldBodies bounds the request bodies that the picker holds, in bytes.
 	HeldBodies int64
@@ -60,8 +60,8 @@ type Config struct {
 	Recording *recording.File
 	// KVEvents accepts model servers that connect to publish KV events; nil: none.
 	KVEvents net.Listener
-	// DefaultPool is the pool for external gateways that name no pool. Zero: the only pool, if
-	// there is only one.
+	// DefaultPool is for external gateways that name no pool. The zero Pool means the only pool, if
+	// there is just one.
 	DefaultPool objectid.Pool
 	// Offers are the exported pools that gateways outside the cluster set may use, too.
 	Offers []Offer
@@ -75,7 +75,7 @@ type Config struct {
 	StopTimeout time.Duration
 	// Memory is the process's memory limit in bytes. Go's own limit is lower. 0: no limit.
 	Memory int64
-	// Tracer receives this process's spans; Collector and Sampling configure Envoys' spans.
+	// Tracer receives this process's spans. Collector and Sampling configure Envoys' spans.
 	Tracer    trace.TracerProvider
 	Collector netip.AddrPort
 	Sampling  float64
@@ -106,16 +106,17 @@ func (c Config) offers() map[objectid.Pool]int32 {
 
 // Folder configures the role of a folder.
 type Folder struct {
-	// Paths are the folders and files with objects. At least one is required.
+	// Paths are folders and files with objects. Required.
 	Paths []string
 	// OnePort gives each port to one Gateway, because all Envoys run on one machine.
 	OnePort bool
-	// OnGateways is called after each change with the names of all our Gateways; may be nil.
+	// OnGateways is called after each change with the names of all Gateways of Penstock's class;
+	// may be nil.
 	OnGateways func(gateways []string)
 	// Engines starts the model servers of ModelDeployments. They outlive the process, unless
 	// StopEngines is called.
 	Engines bool
-	// Devices is the number of accelerators of a machine without a list of them; 0: there is one.
+	// Devices is the number of accelerators of a machine that lists none; 0: one.
 	Devices int
 	// ModelsLimit bounds the bytes of all downloaded models together; 0: no limit.
 	ModelsLimit int64
@@ -128,7 +129,7 @@ type OfflineConfig struct {
 	Paths []string
 	// StateDir has the last good objects of a process that ran for these files; "": none.
 	StateDir string
-	// PickerAddresses are where Envoys would reach our picker.
+	// PickerAddresses are where Envoys would reach the picker.
 	PickerAddresses []netip.AddrPort
 	// AnyController accepts Gateways of every class, for files of another project.
 	AnyController bool
@@ -140,14 +141,13 @@ type OfflineConfig struct {
 type Kubernetes struct {
 	// REST is the client configuration of the API server.
 	REST *rest.Config
-	// Namespace holds the Lease that elects the process which writes statuses. Identity is the name
-	// of this process.
+	// Namespace has the Lease that elects the leader. Identity is the name of this process.
 	Namespace, Identity string
 	// Namespaces limits where objects are read and fleets run. It includes Namespace. Empty: all.
 	Namespaces []string
 	// Service is the Service in front of all penstock processes, "namespace/name". Envoys call
-	// pickers at the port PickerPort of its endpoints; the processes find each other at PeerPort.
-	// Empty: this process is the only one, and its picker is at Config.PickerAddresses.
+	// pickers at PickerPort of its endpoints, and processes find each other at PeerPort. Empty:
+	// this process is alone, and its picker is at Config.PickerAddresses.
 	Service string
 	// Fleet runs the proxies of Gateways and serves ADS over TLS; nil: all proxies run elsewhere.
 	// It needs Service and Config.Peers.Listener.
@@ -167,9 +167,8 @@ type Peers struct {
 	Addresses []string
 	// Listener serves peers; nil: Config.Local serves them.
 	Listener net.Listener
-	// TLS identifies peers on Listener. If TLS is nil, certificates of the fleet's authority
-	// identify them. With neither TLS nor a fleet, Listener is a socket that no other user can
-	// open.
+	// TLS identifies peers on Listener; nil: certificates of the fleet's authority do. Without TLS
+	// and fleet, Listener must be a socket that no other user can open.
 	TLS *MutualTLS
 }
 

@@ -34,8 +34,8 @@ type holder struct {
 	log   *slog.Logger
 
 	mu sync.RWMutex
-	// keys are the root keys for calls to the picker. Proxies receive keys made with the first root
-	// key. Keys made with the second root key stay valid.
+	// keys are the root keys for calls to the picker. Keys for proxies derive from the first root
+	// key. Keys that derive from the second one stay valid.
 	keys []string
 	ca   []byte
 }
@@ -101,7 +101,7 @@ func (h *holder) security(s security) security {
 	return s
 }
 
-// authenticate trusts a client of the local socket, because only this user can open the socket.
+// authenticate trusts clients of the local socket, which only this user can open.
 func (h *holder) authenticate(ctx context.Context) (server.Proxy, error) {
 	trusted, err := server.TrustNode(ctx)
 	if err != nil {

@@ -6,16 +6,17 @@
 //	NewStandAlone  is a picker for gateways that Penstock does not configure (picker)
 //	NewOffline     translates files (translate, diff, explain)
 //
-// Invariants: nothing starts before Run; nothing is set after construction; no proxy receives a
-// response before all sources are read and translated once. An address that other machines reach
-// serves only metrics and health.
+// Invariants: nothing starts before Run; construction is complete when the constructor returns; no
+// proxy receives a response before all sources are read and translated once. An address that other
+// machines reach serves only metrics and health.
 //
 // # Memory
 //
-// Resident memory is live memory plus gaps: Go never moves objects, so an object among garbage pins
-// its pages. With 5,000 routes, 90 MiB were live, 60 to 85 MiB were gaps in the size classes of
-// garbage (16 to 112 bytes), and 48 MiB were pages of the program. Therefore resources are checked
-// before they are encoded, endpoints are encoded without messages, and input is read once.
+// Resident memory is live memory plus gaps: Go never moves objects, so a live object among garbage
+// keeps its page resident. With 5,000 routes, 90 MiB were live, 60 to 85 MiB were gaps in the size
+// classes of garbage (16 to 112 bytes), and 48 MiB were pages of the program. Therefore resources
+// are checked before they are encoded, endpoints are encoded without messages, and input is read
+// once.
 //
 // Compare RssAnon, not VmRSS, of two binaries: VmRSS includes 54 to 62 MiB of the program,
 // depending on the page cache.

@@ -45,8 +45,8 @@ func newDeployments(c core, stateDir string, f Folder) *deployments.Keeper {
 	return deployments.New(cfg)
 }
 
-// runEngines starts the model servers of the folder. Servers that run are adopted before it
-// returns, so that no Envoy loses them. Without a deployment, no file is written.
+// runEngines starts the folder's model servers. It first adopts the servers that run, so that no
+// Envoy loses them. Without a deployment, it writes no file.
 func (a *App) runEngines(ctx context.Context, group *errgroup.Group) {
 	dir := Engines(a.cfg.StateDir)
 	var s *engines.Supervisor
@@ -100,7 +100,7 @@ func (a *App) StopEngines(ctx context.Context) error {
 	return nil
 }
 
-// unsupported reports ModelDeployments of Kubernetes, whose servers nothing starts, and their
+// unsupported reports ModelDeployments on Kubernetes, where Penstock starts no servers, and their
 // ModelRegistries.
 func (a *App) unsupported(_ context.Context, c *delivery.Change) {
 	set, gone := deployments.Unsupported(c.Objects)

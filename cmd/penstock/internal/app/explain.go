@@ -31,7 +31,7 @@ type Explained struct {
 	Servers map[string]picker.Serving `json:"servers,omitempty"`
 	// Conditions are the reports of the route and the Gateway.
 	Conditions []status.Object `json:"objects,omitempty"`
-	// Silent are the members of the cluster set that do not report now, with their states.
+	// Silent are the members of the cluster set that do not report now, and their states.
 	Silent map[string]registry.State `json:"silent,omitempty"`
 }
 
@@ -95,7 +95,8 @@ func (a *App) picks(into map[string]json.RawMessage, backends []translator.Backe
 	}
 }
 
-// TokenHeader has the token of the explained request: URLs are often logged.
+// TokenHeader has the token of the explained request. It is not in the URL, because URLs are often
+// logged.
 const TokenHeader = "X-Penstock-Explain-Token"
 
 func (a *App) explain(w http.ResponseWriter, r *http.Request) {
@@ -111,7 +112,7 @@ func (a *App) explain(w http.ResponseWriter, r *http.Request) {
 }
 
 // ParseQuery reads a URL, an optional method, and headers as a user writes them. The default method
-// of an API with prompts is POST.
+// is POST for an API with prompts.
 func ParseQuery(text, method string, headers []string) (translator.Query, error) {
 	q, err := translator.ParseURL(text)
 	if err != nil {
@@ -130,7 +131,7 @@ func ParseQuery(text, method string, headers []string) (translator.Query, error)
 // FoundPicks is the answer of /debug/picks?last=N and /debug/picks?request=ID.
 type FoundPicks struct {
 	Picks []*picker.Record `json:"picks"` // of all processes, the newest first
-	// Silent is how many other processes have not answered: their picks are missing.
+	// Silent is how many other processes have not answered. Their picks are missing.
 	Silent int `json:"silent,omitempty"`
 	// Unknown means that no process has a pick of the requested pool, and that this process does
 	// not know the pool. Pools lists the first pools of this process; More counts the others.
@@ -192,7 +193,7 @@ func (e *Explained) concerns(o status.Object) bool {
 		return true
 	}
 	kind := o.Kind
-	if kind == store.ModelDeployments.Kind() { // the pool has its name
+	if kind == store.ModelDeployments.Kind() { // the pool has the deployment's name
 		kind = store.InferencePools.Kind()
 	}
 	return slices.ContainsFunc(e.Backends, func(b translator.BackendView) bool {

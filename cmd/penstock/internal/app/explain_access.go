@@ -57,7 +57,7 @@ func (e *Explained) explainAccess(view *store.View, q translator.Query, now time
 	e.decided(d, err, q.Model, unknown, unselected)
 }
 
-// closedPolicy returns the first of some policies if all of them are closed; else "".
+// closedPolicy returns the first of policies if all of them are closed; otherwise "".
 func closedPolicy(view *store.View, policies []string) string {
 	for _, id := range policies {
 		if p := gates.PolicyOf(view, id); p == nil || !p.Closed {
@@ -67,7 +67,7 @@ func closedPolicy(view *store.View, policies []string) string {
 	return policies[0]
 }
 
-// required returns what policies require of a request, and the flags of explain for it.
+// required returns which credentials policies require, and the flags of explain that pass them.
 func required(view *store.View, policies []string) (what, flags string) {
 	for _, id := range policies {
 		if p, ok := store.AccessPolicies.Get(view, id); ok && p.Spec.JWT != nil {
@@ -77,7 +77,7 @@ func required(view *store.View, policies []string) (what, flags string) {
 	return "an API key", "--key NAME"
 }
 
-// reasonsOf returns why no policy lets a token in, and why the policy of the decision does not.
+// reasonsOf returns why the policies do not let a token in, and why the deciding policy does not.
 func reasonsOf(policies []string, why []error, d authz.Decision) (all, one string) {
 	var texts []string
 	for i, err := range why {

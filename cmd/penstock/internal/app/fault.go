@@ -4,5 +4,5 @@ package app
 
 import "github.com/penstock-project/penstock/translator"
 
-// fault can panic in a test build (tag faults).
+// fault panics on request in a test build (tag faults).
 func fault(translator.Query) {}

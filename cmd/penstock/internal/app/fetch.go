@@ -18,7 +18,7 @@ type Fetch struct {
 
 // fetch configures how keys of JSON Web Tokens are fetched. The zero Fetch allows no host.
 func (c Config) fetch(w wiring) jwks.Config {
-	// The operator names the hosts: unlike endpoints, they need not be in the allowed ranges.
+	// Allowed ranges do not apply, because the operator names the hosts.
 	ranges := addresses.Ranges{Loopback: c.Addresses.Loopback}
 	lookup := c.Addresses.lookup()
 	if lookup == nil {

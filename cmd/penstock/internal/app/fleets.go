@@ -33,12 +33,12 @@ type Fleet struct {
 	ADS []string
 	// Names are the DNS names of this process's certificate. Proxies verify the first name.
 	Names []string
-	// EnvoyImage and PenstockImage are the images of proxies; see render.Settings.
+	// EnvoyImage and PenstockImage are the proxies' images; see render.Settings.
 	EnvoyImage, PenstockImage string
 	// ExternalIPs are ranges of addresses; see render.Settings.
 	ExternalIPs []netip.Prefix
-	// OpenPicker lets every client pick, also gateways of other clusters. Otherwise only proxies of
-	// Gateways may pick.
+	// OpenPicker lets every client pick, including gateways of other clusters. Otherwise only
+	// proxies of Gateways may pick.
 	OpenPicker bool
 	// ClientCA verifies certificates of proxies that run elsewhere; nil: such proxies need a token.
 	ClientCA *x509.CertPool
@@ -103,16 +103,16 @@ func (f *Fleet) translation(out *translator.Config) {
 	}
 }
 
-// pickKeys is the purpose for which the root of the picker's call keys is derived.
+// pickKeys names the purpose in the derivation of the root of the picker's call keys.
 const pickKeys = "picker"
 
-// authorityChanged passes a new authority to translation, and to fleets, which mount it.
+// authorityChanged passes a new authority to translation and to fleets, whose proxies mount it.
 func (f *fleets) authorityChanged() {
 	f.Refresh()
 	own := &store.Authority{ObjectMeta: metav1.ObjectMeta{Name: store.OwnAuthority}, CA: f.authority.Bundle(),
 		Key: f.authority.Keys(pickKeys)[0]}
 	if _, err := f.core.store.Apply(store.Authorities.Put(own)); err != nil {
-		f.core.log.Error("the certificate authority could not be stored; proxies keep the present one", "error", err)
+		f.core.log.Error("the certificate authority cannot be stored; proxies keep the previous one", "error", err)
 	}
 }
 

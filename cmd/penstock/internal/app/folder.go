@@ -45,7 +45,7 @@ func NewFolder(cfg Config, f Folder) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Publications of peers come before the files, because both are about the same pools.
+	// Peers' publications come before the first translation, because they describe the same pools.
 	line := a.pipeline(pipeline.Config{Before: []func(context.Context){a.syncPeers, set.Restore},
 		First: []func(context.Context){set.AwaitCertificate, a.settleNames, a.probeAnswers}}, parts...)
 	a.run = func(ctx context.Context) error {
@@ -54,7 +54,7 @@ func NewFolder(cfg Config, f Folder) (*App, error) {
 			return err
 		}
 		admit := func() {}
-		if len(cfg.Peers.Addresses) > 0 { // without peers, Envoys can only wait
+		if len(cfg.Peers.Addresses) > 0 { // without peers, Envoys have no other process to try
 			admit = turnAway(cfg.XDS, cfg.Local, cfg.Picker)
 		}
 		err := errors.Join(a.hosts.Restore(), files.Load(ctx))

@@ -10,12 +10,12 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// gated has the versions (versionOf) of the AccessPolicies in force, by Gateway and policy. Only
+// gated has the version (versionOf) of each AccessPolicy in force, by Gateway, then by policy. Only
 // the pipeline uses it.
 type gated map[string]map[string]int64
 
-// follow applies a committed change. It returns the Gateways at which the policies in force, or
-// their generations, have changed.
+// follow applies a committed change. It returns the Gateways whose policies in force, or their
+// versions, changed.
 func (g gated) follow(ch *delivery.Change) (gateways []string) {
 	generation := func(policy string) (n int64) {
 		if p, ok := store.AccessPolicies.Get(ch.View, policy); ok {
@@ -57,7 +57,7 @@ func (g gated) follow(ch *delivery.Change) (gateways []string) {
 	return gateways
 }
 
-// at returns the policies of a Gateway and their generations as text.
+// at returns the policies of a Gateway and their versions as text.
 func (g gated) at(gateway string) string {
 	var b strings.Builder
 	for _, policy := range slices.Sorted(maps.Keys(g[gateway])) {

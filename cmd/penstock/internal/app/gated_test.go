@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/translator"
 )
 
-// The proxies of exactly those Gateways must acknowledge their routes again at which a policy came,
-// changed or went.
+// A Gateway's proxies must acknowledge its routes again exactly if a policy there was added,
+// changed or removed.
 func TestGated_FollowsThePoliciesOfEachGateway(t *testing.T) {
 	world, g := store.New(), gated{}
 	put := func(name string, generation int64) store.Op {
@@ -25,7 +25,7 @@ func TestGated_FollowsThePoliciesOfEachGateway(t *testing.T) {
 		op   store.Op
 		uses []translator.PolicyGateways
 		want []string
-		at   string // of ns/a
+		at   string // versions of policies at ns/a
 	}{
 		{"a policy without routes", put("p", 1), nil, nil, ""},
 		{"a policy of two Gateways", put("q", 1),

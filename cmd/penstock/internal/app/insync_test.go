@@ -134,7 +134,7 @@ func TestADS_UnsyncedProcessRemovesNothing(t *testing.T) {
 	before, _ := proxy.Has(endpoints)
 	first.stop()
 
-	// The next process can read nothing at first, then everything but the pods.
+	// The next process can at first read nothing, then everything except the pods.
 	deny := func(texts ...string) {
 		api.Fail(func(_, path string) int {
 			for _, text := range texts {
@@ -150,7 +150,7 @@ func TestADS_UnsyncedProcessRemovesNothing(t *testing.T) {
 	received := len(proxy.Received())
 	proxy.Wait("it cannot read", func() bool { return second.log.has("cannot read from the API server") })
 	deny("/pods")
-	proxy.Reconnect(second.address) // it accepts connections once it has synced the kinds that it watches as a whole
+	proxy.Reconnect(second.address) // the process accepts connections once the wholly watched kinds are synced
 	proxy.Wait("it waits for the pods", func() bool {
 		return second.log.has("no proxy is answered before everything is read once")
 	})
@@ -158,7 +158,7 @@ func TestADS_UnsyncedProcessRemovesNothing(t *testing.T) {
 		t.Errorf("a proxy was answered before all was read: %+v, want none", got)
 	}
 	api.Fail(nil)
-	// Later changes reach the proxy: the process serves.
+	// The process serves: later changes reach the proxy.
 	api.Apply(t, "pods", strings.Replace(clusterObjects[4].text, "10.244.0.1", "10.244.0.2", 1))
 	proxy.Wait("a change", func() bool { now, _ := proxy.Has(endpoints); return now != before })
 	for _, r := range proxy.Received()[received:] {
@@ -189,7 +189,7 @@ func TestADS_ProcessWithoutAWatchRemovesNothing(t *testing.T) {
 	}
 	proxy.Wait("both listeners", func() bool { return bound(8080) && bound(8081) })
 
-	// From now on watches of Services fail, and all others work.
+	// From now on only watches of Services fail.
 	api.Fail(func(_, path string) int {
 		if strings.HasSuffix(path, "/services") {
 			return http.StatusServiceUnavailable
@@ -199,8 +199,8 @@ func TestADS_ProcessWithoutAWatchRemovesNothing(t *testing.T) {
 	api.Cut()
 	proxy.Wait("it cannot read Services", func() bool { return running.log.has(`retrying" kind=Service `) })
 	received := len(proxy.Received())
-	// A listener goes, and then others come, one after the other: each is a change that would have
-	// removed the first.
+	// A listener is removed, then others are added one by one. Each change would have removed the
+	// first one from the proxy.
 	listeners := "{name: http, port: 8080, protocol: HTTP}"
 	for port := 8082; port < 8085; port++ {
 		listeners += fmt.Sprintf(", {name: more-%d, port: %[1]d, protocol: HTTP}", port)

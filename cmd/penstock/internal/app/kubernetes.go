@@ -24,8 +24,8 @@ import (
 
 const (
 	leaseName = "penstock"
-	// Without an answer for contactTimeout, the API server counts as unreachable. The process calls
-	// it every two seconds.
+	// After contactTimeout without an answer, the API server counts as unreachable. The process
+	// calls it every two seconds.
 	contactTimeout = 10 * time.Second
 )
 
@@ -107,7 +107,8 @@ func NewKubernetes(cfg Config, k Kubernetes) (*App, error) {
 	}
 	fetch := pipeline.NewFetch(c.source, a.translation, cfg.Log)
 	observe := delivery.On(delivery.Observe, func(_ context.Context, ch *delivery.Change) { c.observe(a, ch) })
-	// syncPeers runs after the first translation, because our own Service has the peers' addresses.
+	// syncPeers runs after the first translation, because the peers' addresses come from the
+	// Service, which is then known.
 	line := a.pipeline(pipeline.Config{Fetch: fetch,
 		First: []func(context.Context){c.members.set.Restore, c.members.set.Settle, c.members.set.AwaitCertificate,
 			a.settleNames, a.probeAnswers, a.syncPeers}}, observe, delivery.On(delivery.Observe, a.followSet),
@@ -128,7 +129,7 @@ func (c *cluster) written(ref report.Ref) any {
 	return live.Status
 }
 
-// lagging reports whether objects may be outdated. If so, nothing may be removed from proxies.
+// lagging reports whether objects may be outdated. Nothing may then be removed from proxies.
 func (c *cluster) lagging() bool {
 	return c.source.Lagging() || c.unreachable()
 }
@@ -185,7 +186,7 @@ func (k *Kubernetes) translation(cfg Config) translator.Config {
 	return out
 }
 
-// addresses sets the field shared, because the users who write objects do not trust each other.
+// addresses sets shared, because users who write objects do not trust each other.
 func (k *Kubernetes) addresses(cfg Config) Addresses {
 	out := cfg.Addresses
 	out.shared, out.own = true, k.Service

@@ -46,7 +46,7 @@ func anotherCluster(t *testing.T) *authority.Authority {
 }
 
 // memberCluster is a cluster of a set, with a peer listener. It exports its pool chat in a mode to
-// the member west, which exists only as an authority.
+// the member west, of which only the authority exists.
 func memberCluster(t *testing.T, port int, mode string) (*kubetest.Server, *authority.Authority) {
 	t.Helper()
 	api := smallCluster(t)
@@ -107,7 +107,7 @@ func withFleets(t *testing.T, api *kubetest.Server) process {
 	return process{App: p, address: xds.Addr().String(), log: log}
 }
 
-// has waits until an object of the API server contains texts, and not texts that begin with !.
+// has waits until an object of the API server contains each text, and no text that follows a "!".
 func has(t *testing.T, api *kubetest.Server, group, plural, id string, texts ...string) {
 	t.Helper()
 	poll.NoError(t, plural+" "+id, poll.Limit, func() error {
@@ -124,8 +124,8 @@ func has(t *testing.T, api *kubetest.Server, group, plural, id string, texts ...
 	})
 }
 
-// A Gateway with a fleet listens for members at its Service: its NetworkPolicy and its Service have
-// the port, and members get the Service's address once it has one.
+// A fleet's Gateway listens for members at its Service. Its NetworkPolicy and its Service have the
+// port, and members get the Service's address once it has one.
 func TestPeerListener_FleetIsReachedAtItsService(t *testing.T) {
 	t.Parallel()
 	api, _ := memberCluster(t, 15443, "ParentMode")
@@ -153,8 +153,8 @@ func TestPeerListener_FleetIsReachedAtItsService(t *testing.T) {
 	has(t, api, "penstock.dev", "poolexports", "default/chat.east", `!"peer":true`, `"number":8080`)
 }
 
-// A Service of type NodePort is reached at the nodes where the fleet's pods are, at their port.
-// Members follow when the pods move.
+// A Service of type NodePort is reached at the nodes that run the fleet's pods, at their port. The
+// addresses follow when pods move.
 func TestPeerListener_OfANodePortIsAtTheNodesOfTheFleet(t *testing.T) {
 	t.Parallel()
 	api, _ := memberCluster(t, 15443, "ParentMode")
@@ -168,7 +168,7 @@ func TestPeerListener_OfANodePortIsAtTheNodesOfTheFleet(t *testing.T) {
 				"name: nodes}},", 1))
 	withFleets(t, api)
 	has(t, api, "", "services", "default/gw-penstock", `"name":"peer-15443","port":15443`, `"NodePort"`)
-	// The small API server assigns neither addresses nor ports of nodes.
+	// kubetest assigns neither addresses nor ports of nodes.
 	svc := api.Get("", "services", "default/gw-penstock")
 	svc["spec"].(kubetest.Object)["clusterIPs"] = []any{"10.96.0.8"}
 	api.Put("services", svc)
@@ -185,8 +185,8 @@ func TestPeerListener_OfANodePortIsAtTheNodesOfTheFleet(t *testing.T) {
 	}
 }
 
-// A starting process, as in an upgrade, serves proxies the peer listener and its pools from the
-// first response on: removing them for a moment would fail requests of members.
+// A starting process, as in an upgrade, serves the peer listener and its pools from its first
+// response on. Removing them for a moment would fail members' requests.
 func TestPeerListener_NewProcessTakesNothingFromProxies(t *testing.T) {
 	t.Parallel()
 	api, _ := memberCluster(t, 15443, "ParentMode")
@@ -205,7 +205,7 @@ func TestPeerListener_NewProcessTakesNothingFromProxies(t *testing.T) {
 	})
 	first.stop()
 
-	// The authority is read late.
+	// The authority can be read only later.
 	var late atomic.Bool
 	late.Store(true)
 	api.Fail(func(_, path string) int {
@@ -228,7 +228,7 @@ func TestPeerListener_NewProcessTakesNothingFromProxies(t *testing.T) {
 	}
 }
 
-// A fleet's control plane serves picks to Gateways of members by their certificates, without an
+// A fleet's control plane serves picks to members' Gateways by their certificates, even without an
 // open picker.
 func TestPeerListener_MembersPickFromAFleetsControlPlane(t *testing.T) {
 	t.Parallel()
@@ -262,7 +262,7 @@ func TestPeerListener_MembersPickFromAFleetsControlPlane(t *testing.T) {
 		defer func() { _ = conn.Close() }()
 		stream, err := extprocv3.NewExternalProcessorClient(conn).Process(
 			metadata.AppendToOutgoingContext(t.Context(), "x-penstock-pool", pool))
-		if err != nil { // no connection: what the listener needs of the ClusterSet comes a moment after the export
+		if err != nil { // the listener is open a moment after the export
 			return status.Code(err)
 		}
 		_ = stream.Send(&extprocv3.ProcessingRequest{
@@ -279,7 +279,7 @@ func TestPeerListener_MembersPickFromAFleetsControlPlane(t *testing.T) {
 		want         codes.Code
 	}{{name, "default/chat", codes.OK}, {name, "default/other", codes.PermissionDenied},
 		{"penstock.default.svc", "default/chat", codes.Unauthenticated}} {
-		poll.NoError(t, fmt.Sprint(c), poll.Limit, func() error { // its endpoint may come later
+		poll.NoError(t, fmt.Sprint(c), poll.Limit, func() error { // the endpoint may come later
 			if got := ask(c.server, c.pool); got != c.want {
 				return fmt.Errorf("got %s, want %s", got, c.want)
 			}
@@ -288,8 +288,8 @@ func TestPeerListener_MembersPickFromAFleetsControlPlane(t *testing.T) {
 	}
 }
 
-// A ClusterSet without spec.cluster has the name of a ClusterProperty, and exports under it.
-// Without either, its condition names both ways.
+// A ClusterSet without spec.cluster takes its name from a ClusterProperty, and exports under it.
+// Without both, its condition names both ways to set it.
 func TestClusterProperty_NamesAClusterOnKubernetes(t *testing.T) {
 	t.Parallel()
 	api, _ := memberCluster(t, 15443, "EndpointMode")

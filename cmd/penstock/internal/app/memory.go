@@ -14,20 +14,20 @@ const reclaimEvery = time.Second
 
 const (
 	restBytes = 256 << 10
-	// Allocations below burstBytes do not count as a burst: they do not justify a collection, which
-	// marks all live objects.
+	// burstBytes of allocations make a burst. Less does not justify a collection, which marks all
+	// live objects.
 	burstBytes = 8 << 20
-	// startPercent is the growth of the heap between collections, in percent, until the process is
-	// first at rest.
+	// startPercent is by how much the heap grows between collections, in percent, until the process
+	// first rests.
 	startPercent = 50
 )
 
-// room is the percentage of the limit that stays free: the kernel also counts pages of the program.
-// Go's guide to its collector recommends 5 to 10.
+// room is the percentage of the limit that Go does not use, because the kernel also counts pages of
+// the program. Go's guide to its collector recommends 5 to 10.
 const room = 10
 
-// KeepWithin sets Go's memory limit below the process's limit, the parameter bytes. The function
-// end resets it. GOMEMLIMIT takes precedence.
+// KeepWithin sets Go's memory limit below the process's limit, in bytes. end resets it. GOMEMLIMIT
+// takes precedence.
 func KeepWithin(bytes int64) (end func()) {
 	if bytes <= 0 || os.Getenv("GOMEMLIMIT") != "" {
 		return func() {}
@@ -43,20 +43,20 @@ func CollectTight() {
 	}
 }
 
-// startTight makes Go collect more often at the start, when objects that stay are allocated among
+// startTight makes Go collect more often at the start, when long-lived objects are allocated among
 // garbage. With 5,000 routes this saves 15 MiB, for 0.4 s of CPU. GOGC takes precedence.
 func startTight() (end func()) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}
 	}
 	before := debug.SetGCPercent(startPercent)
-	// Translation would otherwise allocate its objects among garbage.
+	// Remove the garbage among which translation would allocate its objects.
 	runtime.GC()
 	return sync.OnceFunc(func() { debug.SetGCPercent(before) })
 }
 
-// reclaim returns memory to the system when the process comes to rest after a burst, because Go's
-// collector runs only when the heap has doubled.
+// reclaim returns memory to the system after each burst, because Go's collector waits until the
+// heap has doubled.
 func reclaim(ctx context.Context, rested func()) error {
 	tick := time.NewTicker(reclaimEvery)
 	defer tick.Stop()

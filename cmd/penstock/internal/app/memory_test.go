@@ -19,7 +19,7 @@ func TestMemory_OfABurstReturnsToTheSystem(t *testing.T) {
 	for i := range burst {
 		burst[i] = make([]byte, 2<<20)
 	}
-	runtime.GC() // all of it is live now, and garbage in a moment
+	runtime.GC() // everything is live here, and garbage later
 	runtime.KeepAlive(burst)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -66,9 +66,9 @@ func TestMemory_LimitLeavesRoomBelowTheContainers(t *testing.T) {
 func TestMemory_BusyProcessIsNotCollected(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		steps []uint64 // allocated from look to look
-		rests bool     // at the last one
-		after bool     // a burst
+		steps []uint64 // bytes allocated from one look to the next
+		rests bool     // result of the last look
+		after bool     // the last look was after a burst
 	}{
 		{"at rest after a burst", []uint64{60 << 20, 40 << 20, 1 << 10}, true, true},
 		{"at rest with little to be had", []uint64{4 << 20, 1 << 10}, true, false},

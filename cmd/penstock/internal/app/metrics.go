@@ -26,10 +26,11 @@ const (
 	metricsTimeout = 10 * time.Second
 )
 
-// MetricsPage serves /metrics. A slow client occupies one of metricsClients places for two timeouts
-// at most. While all places are occupied, other clients get 503.
+// MetricsPage serves /metrics. A slow client occupies one of metricsClients places for at most two
+// timeouts. While all places are occupied, others get 503.
 func MetricsPage(g prometheus.Gatherer) http.Handler {
-	// promhttp's own limit also counts pages that are still collected after their timeout.
+	// A limit of its own, because promhttp's limit also counts pages that are still collected after
+	// their timeout.
 	page := promhttp.HandlerFor(g, promhttp.HandlerOpts{MaxRequestsInFlight: metricsClients, Timeout: metricsTimeout})
 	served := make(chan struct{}, metricsClients)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -44,7 +45,7 @@ func MetricsPage(g prometheus.Gatherer) http.Handler {
 		conn := http.NewResponseController(w)
 		_ = conn.SetWriteDeadline(time.Now().Add(2 * metricsTimeout)) // fails only in tests
 		page.ServeHTTP(w, r)
-		_ = conn.Flush() // now, because the deadline ends with this request
+		_ = conn.Flush() // flush now, because the deadline ends with this request
 		_ = conn.SetWriteDeadline(time.Time{})
 	})
 }

@@ -47,8 +47,8 @@ func (o *Offline) Names(ctx context.Context, kinds ...string) (out []string, err
 
 const nameRounds = 3
 
-// Translate reads all files, resolves the host names in them, and translates. Meanwhile no other
-// goroutine may use the translator.
+// Translate reads all files, resolves the host names in them, and translates. No other goroutine
+// may use the translator during the call.
 func (o *Offline) Translate(ctx context.Context) (t *translator.Translator, out translator.Output, err error) {
 	if err := errors.Join(o.hosts.Restore(), o.files.Load(ctx)); err != nil {
 		return nil, out, err

@@ -26,7 +26,7 @@ import (
 	"github.com/penstock-project/penstock/xds/admission/ports"
 )
 
-// maxSocketPath is the longest path of a Unix socket that every system allows, in bytes.
+// maxSocketPath is how many bytes every system allows in the path of a Unix socket.
 const maxSocketPath = 103
 
 // Socket returns the path by which other penstock commands reach the process that serves a state
@@ -98,8 +98,8 @@ func (a *App) servePages(ctx context.Context, group *errgroup.Group) error {
 	return nil
 }
 
-// ServePages serves `all` to a listener that only this machine can reach, and `open` to any other
-// listener.
+// ServePages serves the pages `all` on a listener that only this machine can reach, and `open` on
+// any other.
 func ServePages(ctx context.Context, l net.Listener, open, all http.Handler) error {
 	if Local(l.Addr()) {
 		open = sameOrigin(all)
@@ -131,7 +131,7 @@ func Local(a net.Addr) bool {
 	return a.Network() == "unix" || isTCP && t.IP.IsLoopback()
 }
 
-// withProfiles adds /debug/pprof. It is for the socket, which only the socket's owner can open.
+// withProfiles adds /debug/pprof. Use it only for the socket, which only its owner can open.
 func withProfiles(handler http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", handler)
@@ -152,8 +152,8 @@ func (a *App) openPages() *http.ServeMux {
 	return mux
 }
 
-// allPages needs no authentication, so only operators may reach these pages: at the socket, or
-// through sameOrigin.
+// allPages has no authentication. Only operators may reach these pages: through the socket, or
+// behind sameOrigin.
 func (a *App) allPages(open http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	for _, page := range []string{"GET /metrics", "GET /healthz", "GET /readyz"} {

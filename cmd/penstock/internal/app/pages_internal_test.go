@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// /healthz reports that a certificate, token or document can't be renewed because its file system
-// hangs.
+// /healthz reports a hanging file system, on which a certificate, token or document cannot be
+// renewed.
 func TestHealth_HungCredentialFileIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &filesystem.Disk{}

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A panic in one of these parts ends only one row, stream, scrape, pick, page, status or lookup.
+// Parts in which a panic ends only one row, stream, scrape, pick, page, status or lookup.
 const (
 	partTranslation = "translation"
 	partStream      = "stream"
@@ -90,8 +90,8 @@ func place(stack []byte) string {
 	return b.String()
 }
 
-// calls returns options that turn a panic into the status INTERNAL. Envoy handles this status like
-// a picker that has died.
+// calls returns options that turn a panic into the status INTERNAL. Envoy treats it like a dead
+// picker.
 func (p *panics) calls(part string) []grpc.ServerOption {
 	guard := func(method string, err *error) {
 		if v := recover(); v != nil {

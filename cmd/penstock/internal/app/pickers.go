@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// remotePickers reports the results of probing external pickers. The report of a pool's picker
-// belongs to the picker's Service. The report of an import's picker belongs to the import, unless
+// remotePickers reports the results of probes of external pickers. The report on a pool's picker
+// belongs to the picker's Service. The report on an import's picker belongs to the import, unless
 // the cluster set writes the import's conditions.
 type remotePickers struct {
 	board *status.Board
@@ -121,7 +121,7 @@ func pageOf(e *model.ExternalPicker) load.Page {
 	return out
 }
 
-// p.mu is held.
+// The caller holds p.mu.
 func (p *remotePickers) report(id model.ClusterID) {
 	answer, at := p.answers[id], p.located[id]
 	if id.Kind == model.PickerKind {

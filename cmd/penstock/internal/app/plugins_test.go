@@ -41,8 +41,8 @@ func TestPoolPolicy_ConfigMapWithPluginsIsReadOnDemand(t *testing.T) {
 	scored("active-request-scorer")
 	api.Apply(t, "configmaps", document("queue-scorer"))
 	scored("queue-scorer")
-	// Invalid: the last valid one stays, the pool's endpoints follow, and the status has the
-	// reason.
+	// An invalid document leaves the last valid one in use. The pool's endpoints still follow, and
+	// the status has the reason.
 	api.Apply(t, "configmaps", document("dyn-prefill-scorer"))
 	poll.Until(t, "the status of the policy", func() bool {
 		return strings.Contains(statusText(api), `"dyn-prefill-scorer" is not a type of plugins`)

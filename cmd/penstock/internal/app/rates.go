@@ -16,13 +16,13 @@ import (
 const (
 	compareEvery = time.Minute
 	differFor    = 5 * time.Minute
-	// differBy is the largest quotient of two rates that count as equal.
+	// differBy is the largest ratio of two rates that count as equal.
 	differBy     = 1.3
 	maxDiffering = 3
 )
 
-// compareRates reports servers whose metrics and whose times to first tokens show different reading
-// rates.
+// compareRates reports servers for which metrics and times to the first token give different
+// reading rates.
 func compareRates(ctx context.Context, board *status.Board, rates func() []picker.Rate) error {
 	every := time.NewTicker(compareEvery)
 	defer every.Stop()

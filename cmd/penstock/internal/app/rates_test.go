@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// A finding names both rates once they have differed for five minutes, until they agree.
+// Once the two rates have differed for five minutes, a finding names both, until they agree.
 func TestReportedRate_ThatDiffersFromFirstTokensIsAnInfo(t *testing.T) {
 	d, now := differences{}, time.Unix(1000, 0)
 	measured := func(rate, inferred float64, from endpoint.RateSource) []picker.Rate {

@@ -32,8 +32,8 @@ func local(t *testing.T) net.Listener {
 	return l
 }
 
-// Every table has an object with all fields of its type, at any depth. Fields that are declared
-// secret are on no page, in no log, and in no file that others can read.
+// Every table gets an object with all fields of its type, at any depth. No page, log, or file that
+// others can read may have a field that is declared secret.
 func TestSecrets_FieldsOfEveryTableThatAreSecretAreShownNowhere(t *testing.T) {
 	t.Parallel()
 	state, log := t.TempDir(), &logged{}
@@ -53,7 +53,7 @@ func TestSecrets_FieldsOfEveryTableThatAreSecretAreShownNowhere(t *testing.T) {
 
 	var texts []storetest.Text
 	var ops []store.Op
-	plain := 0 // texts in fields as they are
+	plain := 0 // number of texts that pages show unchanged
 	queries := []string{
 		"/metrics", "/status", "/status?output=text", "/proxies", "/clusters", "/debug/picks", "/debug/rates",
 		"/debug/suspect",

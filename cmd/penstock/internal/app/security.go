@@ -25,7 +25,7 @@ import (
 
 type security struct {
 	log          *slog.Logger
-	authenticate server.Authenticate // nil: the node ID that a proxy sends is trusted
+	authenticate server.Authenticate // nil: a proxy's node ID is trusted
 	ads, peers   []grpc.ServerOption
 	picks        *tls.Config
 	dial         credentials.TransportCredentials
@@ -47,14 +47,14 @@ func (s *security) peerTLS(t MutualTLS) {
 		[]grpc.ServerOption{grpc.Creds(identity.ServerCredentials(t.Server, s.log)), verifiedByTLS}
 }
 
-// verifiedByTLS is for a server whose handshakes verify clients.
+// verifiedByTLS marks streams as authenticated, for a server whose TLS handshakes verify clients.
 var verifiedByTLS = grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo,
 	next grpc.StreamHandler) error {
 	admission.Admit(stream.Context())
 	return next(srv, stream)
 })
 
-// budget bounds the unfinished messages of ADS and peers together, in bytes. Beyond it, the
+// budget bounds the unfinished messages of ADS and peers together, in bytes. Above it, the
 // connections with the most unfinished bytes are closed.
 const budget = 64 << 20
 
@@ -77,7 +77,7 @@ func closeDenied(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next gr
 	return err
 }
 
-// counting reports each message of a stream as received. ADS counts its messages itself.
+// counting counts each received message of a stream. ADS counts its own.
 type counting struct{ grpc.ServerStream }
 
 // RecvMsg implements grpc.ServerStream.
@@ -104,8 +104,8 @@ func (s *security) guardPicks(roots func() []string, open bool) {
 	s.keys = identity.WithKey(func(token string) string { return model.PickKeyOwner(roots(), token) }, exempt...)
 }
 
-// lowestForPicks returns TLS 1.2 for an open picker: Envoys with default settings use at most 1.2
-// as clients.
+// lowestForPicks returns TLS 1.2 for an open picker, because Envoy's default maximum as a client is
+// 1.2.
 func lowestForPicks(open bool) uint16 {
 	if open {
 		return tls.VersionTLS12
@@ -120,7 +120,7 @@ func (s *security) pickCredentials() []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.Creds(identity.ServerCredentials(s.picks, s.log))}
 }
 
-// pickOptions lets members of the cluster set call the picker's port, if the port has TLS.
+// pickOptions also lets members of the cluster set call the picker's port if it has TLS.
 func (a *App) pickOptions() (keys tap.ServerInHandle, options []grpc.ServerOption) {
 	if a.security.picks == nil || a.set == nil {
 		return a.security.keys, a.security.pickCredentials()
@@ -130,8 +130,8 @@ func (a *App) pickOptions() (keys tap.ServerInHandle, options []grpc.ServerOptio
 	return members.Calls(extproc.ServiceName, a.security.keys, grpc_health_v1.Health_ServiceDesc.ServiceName), options
 }
 
-// keyed limits the connections to a picker. If the picker requires keys, the limits are lower: a
-// client without a key may only send health checks.
+// keyed limits the connections to a picker. The limits are lower if the picker requires keys,
+// because a client without a key may then only send health checks.
 func keyed(l net.Listener, keyed bool, log *slog.Logger) net.Listener {
 	if !keyed {
 		return ports.Picker.Limit(l, admission.Config{Trusting: true, Log: log})

@@ -29,13 +29,13 @@ func (a *App) Serving(ctx context.Context, gateway string) (urls []string, rev u
 		rev = a.progress.Revision()
 		var refs []resource.Ref
 		urls, refs = a.serves(gateway)
-		// Envoys never acknowledge resources that a later revision removes, so each revision starts
-		// the wait again.
+		// A later revision restarts the wait, because Envoys never acknowledge resources that it
+		// removes.
 		waiting, stop := context.WithCancel(ctx)
 		var watch sync.WaitGroup
 		watch.Go(func() {
 			defer stop()
-			_ = a.After(waiting, rev) // its only error is the end of ctx
+			_ = a.After(waiting, rev) // fails only when waiting ends
 		})
 		acked := a.acked(waiting, gateway, refs)
 		stop()

@@ -30,9 +30,9 @@ import (
 	"github.com/penstock-project/penstock/xds/admission/ports"
 )
 
-// StandAlone configures the role of a picker for gateways that Penstock does not configure.
+// StandAlone configures a picker for gateways that Penstock does not configure.
 type StandAlone struct {
-	// Paths are folders and files with objects. If empty, objects come through REST.
+	// Paths are folders and files with objects. If it is empty, REST must be set.
 	Paths []string
 	REST  *rest.Config
 	// Pool is the InferencePool; zero: the only InferencePool in the files. On Kubernetes, only
@@ -40,7 +40,7 @@ type StandAlone struct {
 	Pool objectid.Pool
 	// Group is the API group of InferencePools on Kubernetes.
 	Group string
-	// Own replaces the InferencePool that would be read; may be nil.
+	// Own replaces the InferencePool of the source; may be nil.
 	Own *inferencev1.InferencePool
 	// Source is the source of metrics pages, unless the PoolPolicy or the Document sets one.
 	Source endpointpicker.PageSource
@@ -52,8 +52,8 @@ type StandAlone struct {
 	TLS *tls.Config
 	// Health serves gRPC health checks in cleartext; nil: only the picker's port serves them.
 	Health net.Listener
-	// Drain is how long the picker continues after a request to shut down. Health checks fail
-	// meanwhile, so that gateways stop using it.
+	// Drain is how long the picker continues after a request to shut down. Its health checks fail
+	// meanwhile, so that gateways leave it.
 	Drain time.Duration
 }
 
@@ -194,7 +194,7 @@ func (s *StandAlone) run(ctx context.Context, a *App, source discovery, line *pi
 }
 
 type discovery interface {
-	// read returns when all objects have been read once. run then follows their changes.
+	// read returns once all objects were read. run then follows their changes.
 	read(context.Context) error
 	run(context.Context) error
 	fetch(*App) *pipeline.Fetch
@@ -224,7 +224,7 @@ func (f *fromFiles) fetch(*App) *pipeline.Fetch { return nil }
 type clusterSource struct{ source *kube.Source }
 
 // fromCluster requires only the kinds that the account of llm-d's EPP may read: InferencePools,
-// Pods and objectives. The picker works without other kinds if the API server forbids them.
+// Pods and objectives. The picker also works if other kinds are forbidden.
 func fromCluster(c core, s StandAlone, cfg Config) (discovery, error) {
 	namespace := s.Pool.Namespace
 	kinds := []kube.Kind{{Group: store.Pods.Group(), Kind: store.Pods.Kind(), Required: true}}
@@ -237,7 +237,7 @@ func fromCluster(c core, s StandAlone, cfg Config) (discovery, error) {
 	for _, k := range []store.Kind{
 		store.PoolPolicies, store.ModelServers, store.InferenceModels, store.InferenceModelRewrites,
 		store.InferenceObjectives, store.ConfigMaps,
-		// scorers in other processes and TLS of model servers need these kinds
+		// for scorers in other processes, and for TLS to model servers
 		store.Services, store.EndpointSlices, store.BackendTLSPolicies,
 	} {
 		kinds = append(kinds, kube.Kind{Group: k.Group(), Kind: k.Kind()})

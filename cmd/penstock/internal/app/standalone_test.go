@@ -39,7 +39,7 @@ func pickAlone(t *testing.T, api *kubetest.Server, pool string) *App {
 	return a
 }
 
-// endpoints waits until the picker has exactly some endpoints of a pool.
+// endpoints waits until the picker has exactly these endpoints of a pool.
 func (a *App) endpoints(t *testing.T, pool string, want ...string) {
 	t.Helper()
 	poll.NoError(t, fmt.Sprint("the picker has ", want, " of ", pool), poll.Limit, func() error {
@@ -57,7 +57,7 @@ func (a *App) endpoints(t *testing.T, pool string, want ...string) {
 func TestStandAlonePicker_NeedsPoolsAndPodsOfOneNamespaceAlone(t *testing.T) {
 	t.Parallel()
 	api := kubetest.New(t)
-	api.Fail(func(_, path string) int { // what the Role of llm-d's EPP allows, and kinds that are not installed
+	api.Fail(func(_, path string) int { // forbidden by the Role of llm-d's EPP, or not installed
 		switch {
 		case strings.HasSuffix(path, "/namespaces/default/pods"),
 			strings.HasSuffix(path, "/namespaces/default/inferencepools") &&
@@ -101,7 +101,7 @@ func TestStandAlonePicker_PoolThatComesLaterIsPickedFrom(t *testing.T) {
 	a.endpoints(t, "default/chat", "10.244.0.1:8001")
 }
 
-// A scorer's Service and its EndpointSlices are read where the Role allows it, as the picker's
+// A scorer's Service and EndpointSlices are read if the Role allows it, as the Role of the picker's
 // chart does.
 func TestStandAlonePicker_FindsScorersBehindServices(t *testing.T) {
 	t.Parallel()

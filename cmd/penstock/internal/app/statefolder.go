@@ -10,13 +10,13 @@ import (
 
 const lookForState = 10 * time.Second
 
-// watchState logs once that the state folder was removed or replaced. Files that are written later
-// are in a new folder, in which no other command finds this process. The open folder keeps its
-// inode number from reuse.
+// watchState logs once that the state folder was removed or replaced. Later files are then in a new
+// folder, where no other command finds this process. The open folder prevents reuse of its inode
+// number.
 func (a *App) watchState(ctx context.Context) error {
 	dir, err := os.Open(a.cfg.StateDir)
 	if err != nil {
-		return nil // without a folder, none can be lost
+		return nil // no state folder
 	}
 	defer func() { _ = dir.Close() }()
 	first, err := dir.Stat()

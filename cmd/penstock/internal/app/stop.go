@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// stopping ends a process without losing requests: /readyz fails first, then picks end, and then
+// stopping ends a process without losing requests. First /readyz fails, then picks end, then
 // everything else.
 type stopping struct {
 	leaving  atomic.Bool
@@ -41,7 +41,7 @@ func (a *App) EndPicks() {
 }
 
 // servePicks completes the picks in flight after ctx ends or EndPicks is called. Then it ends the
-// other streams, such as access logs, which last as long as their Envoy.
+// streams that last as long as their Envoy, such as access logs.
 func (a *App) servePicks(ctx context.Context, l net.Listener, options []grpc.ServerOption,
 	register func(grpc.ServiceRegistrar)) error {
 	s := a.stopping

@@ -21,7 +21,7 @@ func OwnerOf(pool objectid.Target) report.Ref {
 	return store.RefOf(store.InferencePools, pool.Pool.String())
 }
 
-// If u is zero, the report is resolved.
+// reportUnserved reports that a pool serves no request. The zero u resolves the report.
 func reportUnserved(board *status.Board, pool objectid.Target, u picker.Unserved) {
 	source := status.Instance(status.Servers, pool.String())
 	if u.Servers == 0 {

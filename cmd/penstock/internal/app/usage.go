@@ -20,8 +20,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// newUsage makes a usage.Keeper. The Keeper opens no database before a gate decides about a
-// request.
+// newUsage makes a usage.Keeper. It opens no database before a gate decides about a request.
 func newUsage(cfg Config, board *status.Board, objects *store.Store) *usage.Keeper {
 	out := usage.Config{URL: cfg.UsageDB, Place: usagePlace, Now: clock(), Log: cfg.Log,
 		Late: func(age time.Duration, why string) { reportUsage(board, objects, age, why) }}
@@ -32,7 +31,7 @@ func newUsage(cfg Config, board *status.Board, objects *store.Store) *usage.Keep
 	return usage.New(out)
 }
 
-// CountCut counts the requests that ended with the Envoys of this process.
+// CountCut counts requests that ended because this process's Envoys ended.
 func (a *App) CountCut() { a.usage.Cut() }
 
 func usagePlace(cluster string) string {
@@ -82,11 +81,10 @@ func (a *App) usagePage(w http.ResponseWriter, r *http.Request) {
 	debug.WriteJSON(w, answer)
 }
 
-// usageDelay is more than Envoy's entries take to arrive.
+// usageDelay is longer than Envoy takes to send its entries.
 const usageDelay = 4 * envoy.UsageInterval
 
-// UsageNow is the parameter of the page of usage that makes it answer without waiting for the
-// entries of requests that ended before.
+// UsageNow is a parameter of the usage page: answer at once, perhaps without the last requests.
 const UsageNow = "now"
 
 // UsageQuery reads the parameters of the page of usage.

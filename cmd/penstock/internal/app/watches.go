@@ -11,10 +11,11 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// watches ends the requests of keys that no longer count. It implements extproc.Watches.
+// watches ends the requests of keys that lost their permission. It implements extproc.Watches.
 type watches struct {
 	open *authz.Open
-	// keyed means that this cluster's Gateways send keys: calls without a key come from elsewhere.
+	// keyed means that this cluster's Gateways send keys, so a call without a key comes from
+	// elsewhere.
 	keyed bool
 }
 

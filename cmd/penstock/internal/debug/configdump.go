@@ -89,7 +89,7 @@ func JSON(msg proto.Message) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	var tidy any // protojson varies its white space on purpose
+	var tidy any // removes white space, which protojson varies on purpose
 	if err := json.Unmarshal(text, &tidy); err != nil {
 		return nil, err
 	}

@@ -107,7 +107,7 @@ func TestDebug_PrivateKeysNeverAppear(t *testing.T) {
 		if status != http.StatusOK || !strings.Contains(body, want) {
 			t.Errorf("%s: %d, want %s in %s", path, status, want, body)
 		}
-		for _, secret := range []string{private, "QkVHSU4gUFJJVkFURSBLRVk"} { // as text, and as base64 of it
+		for _, secret := range []string{private, "QkVHSU4gUFJJVkFURSBLRVk"} { // as text and in base64
 			if strings.Contains(body, secret) {
 				t.Errorf("%s contains a private key: %s", path, body)
 			}

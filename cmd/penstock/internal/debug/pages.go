@@ -57,7 +57,7 @@ func kinds() string {
 	return strings.Join(names, ", ")
 }
 
-// watchWrite bounds one write to a watching client, so that revisions do not pile up for a client
+// watchWrite bounds one write to a watching client. Otherwise revisions would pile up for a client
 // that does not read.
 const watchWrite = 10 * time.Second
 
@@ -114,7 +114,7 @@ func (c Config) watch(w http.ResponseWriter, r *http.Request, kind string) {
 		if err != nil {
 			return
 		}
-		_ = flusher.SetWriteDeadline(time.Now().Add(watchWrite)) // fails only for a test's recorder
+		_ = flusher.SetWriteDeadline(time.Now().Add(watchWrite)) // fails only in a test
 		for _, rev := range revisions {
 			for _, change := range rev.Changes {
 				if change.Table != kind {
@@ -193,5 +193,5 @@ func WriteJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("content-type", "application/json")
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	_ = e.Encode(v) // the client may be gone
+	_ = e.Encode(v) // fails only when the client disconnects
 }

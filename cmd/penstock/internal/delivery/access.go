@@ -14,16 +14,16 @@ import (
 // AccessConfig configures an Access.
 type AccessConfig struct {
 	Cache *cache.Cache
-	// Drain is how long a Gateway may pick from a pool after the Gateway's routes dropped the pool,
-	// because streams of removed listeners still need picks.
+	// Drain is how long a Gateway may pick from a pool that its routes no longer use, because
+	// streams of removed listeners still need picks.
 	Drain time.Duration
 	// Lagging reports whether the objects may be outdated; nil: never.
 	Lagging func() bool
 }
 
 // Access decides which pools the proxies of a Gateway may pick from: pools of clusters that its
-// routes use now, or used within the drain time. The picker waits up to 0.75 s for access, because
-// the Envoy may have the route from another process.
+// routes use now, or used within the drain time. The picker waits up to 0.75 s for access: an Envoy
+// may have received the route from another process first.
 type Access struct {
 	cfg AccessConfig
 
@@ -48,7 +48,7 @@ func NewAccess(cfg AccessConfig) *Access {
 // Steps implements Part.
 func (a *Access) Steps() []Step {
 	return []Step{
-		{Shrink, func(_ context.Context, c *Change) { a.leave(c, time.Now()) }}, // before the cache loses the clusters
+		{Shrink, func(_ context.Context, c *Change) { a.leave(c, time.Now()) }}, // before the cache drops the clusters
 		{Grow, func(context.Context, *Change) { a.notify() }},
 	}
 }
@@ -93,7 +93,7 @@ func (a *Access) Allowed(gateway string, id objectid.Target) (allowed bool, chan
 	}
 	a.mu.Lock()
 	changed, until := a.changed, a.left[use{gateway, id}]
-	a.mu.Unlock() // changed was read before the answer, so that the caller misses no change
+	a.mu.Unlock() // changed is read first, so that the caller misses no change
 	kinds, cluster := []model.ClusterKind{model.PoolKind}, model.PoolCluster(id.Namespace, id.Name)
 	switch {
 	case id.Import:

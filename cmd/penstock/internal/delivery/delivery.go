@@ -16,8 +16,8 @@ type Change struct {
 	View     *store.View
 	// Objects are the translated changes of the store.
 	Objects []store.Change
-	// Output is the result of translation. A step may remove parts of it, which later steps then do
-	// not deliver.
+	// Output is the result of translation. If a step removes parts of it, later steps do not
+	// deliver them.
 	Output translator.Output
 	// Trace is the span of the change.
 	Trace trace.SpanContext
@@ -38,7 +38,7 @@ const (
 	numStages
 )
 
-// stages is the order of delivery, with the reason for each position.
+// stages is the order of delivery. why is the reason for a stage's position.
 var stages = [numStages]struct{ name, why string }{
 	Report: {"report", "the board has a change's reports before anything that refers to them: a NACK, a status"},
 	Claim:  {"claim", "a listener whose port belongs to another Gateway of this machine is not committed"},

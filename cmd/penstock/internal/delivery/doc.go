@@ -12,6 +12,6 @@
 //
 // Invariants: a picker drops an endpoint before Envoy drops it, and names a new endpoint after
 // Envoy has it, so a pick never names an endpoint that its cluster lacks. No step waits: holds.go
-// holds back, by pool, the removals that peers have not followed. One goroutine delivers changes,
-// in the order of their revisions.
+// defers the removals of a pool that peers have not followed. One goroutine delivers changes, in
+// the order of their revisions.
 package delivery

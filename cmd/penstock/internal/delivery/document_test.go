@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// An EndpointPickerConfig's other settings reach the picker: how pages are read, the limit of
-// requests in flight, and how long requests of single priorities wait.
+// Other settings of an EndpointPickerConfig reach the picker, too: how pages are read, the limit of
+// requests in flight, and how long requests of a priority wait.
 func TestEndpointPickerConfig_ReachesThePicker(t *testing.T) {
 	var s model.PickerSettings
 	s.UnverifiedTLS, s.MetricsPath, s.FullInFlight = true, "/stats", 20
@@ -25,7 +25,7 @@ func TestEndpointPickerConfig_ReachesThePicker(t *testing.T) {
 		f.Wait(0) != time.Minute || f.Order == flow.Deadline {
 		t.Errorf("flow control: got %+v, want 10 in flight, and waits of 1 s, 2 s and 1 min", f)
 	}
-	s.FlowControl.InFlight = 30 // above the limit of a full endpoint
+	s.FlowControl.InFlight = 30 // above the limit at which an endpoint is full
 	if f := pickerPool(translator.PickerPool{Pool: &model.Pool{Settings: s}}).FlowControl; f.InFlight != 20 {
 		t.Errorf("%d requests in flight, want 20", f.InFlight)
 	}

@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// workersDelay is how long Envoy's workers may take to apply endpoints that the main thread has
-	// acknowledged. Without it, picks named endpoints that workers lacked.
+	// workersDelay is how long Envoy's workers may take to apply endpoints after the main thread's
+	// ACK. Without it, picks named endpoints that workers lacked.
 	workersDelay = 20 * time.Millisecond
-	// peersDelay is how much longer Envoys of other processes may take to receive the content of
-	// the same files. Their ACKs are not published.
+	// peersDelay is how much later Envoys of other processes may receive the same files' content.
+	// Their ACKs are not published.
 	peersDelay = 500 * time.Millisecond
 )
 
@@ -61,7 +61,7 @@ func (e *Envoys) EndpointsKnown(ctx context.Context, clusters ...string) error {
 	return wait(ctx, peersDelay)
 }
 
-// endpointsAcked waits for the first Envoy of this process if none is connected.
+// endpointsAcked also waits for a first Envoy if none is connected to this process.
 func (e *Envoys) endpointsAcked(ctx context.Context, clusters ...string) error {
 	none := e.cfg.Streams.Connected("") == 0
 	for _, gw := range e.cfg.Cache.Gateways() {
@@ -99,7 +99,7 @@ func (e *Envoys) Reachable(ctx context.Context) (waited bool, err error) {
 // Delivered implements learned.Delivery.
 func (e *Envoys) Delivered(ctx context.Context, rev uint64, pool objectid.Target) error {
 	if !e.cfg.Progress.Begun() {
-		return nil // Envoys wait for the first translation, which will have the endpoints
+		return nil // the first translation, for which Envoys wait, has the endpoints
 	}
 	if err := e.cfg.Progress.Wait(ctx, rev); err != nil {
 		return err
@@ -109,7 +109,7 @@ func (e *Envoys) Delivered(ctx context.Context, rev uint64, pool objectid.Target
 	}
 	clusters := append(e.cfg.Clusters(pool), e.cfg.Linger.Learn(pool, learnedAddresses(e.cfg.Store.View(), pool))...)
 	if len(clusters) == 0 || e.cfg.Streams.Connected("") == 0 {
-		return nil // no route leads to the pool any more, or no Envoy is connected here
+		return nil // the pool has no route any more, or no Envoy is connected here
 	}
 	return e.endpointsAcked(ctx, clusters...)
 }

@@ -20,7 +20,7 @@ const (
 	// holdTimeout is how long a removal waits for the pickers of peers to drop the endpoint. Peers
 	// read the same objects within milliseconds.
 	holdTimeout = 300 * time.Millisecond
-	// maxHold bounds the wait if the pool shrinks again during the wait.
+	// maxHold bounds the wait if the pool keeps shrinking.
 	maxHold = 3 * holdTimeout
 )
 
@@ -30,16 +30,16 @@ type HoldsConfig struct {
 	Names Names
 }
 
-// Holds commits changes, and holds back removals that peers' pickers have not followed. Any Envoy
-// may call any picker, so Envoy keeps an endpoint as long as a picker may name it. A hold covers a
-// pool's cached clusters and endpoints, and removals of resources that they name. A hold ends when
-// peers name the same endpoints as the picker here, or at its deadline.
+// Holds commits changes, but holds back removals that peers' pickers have not followed: any Envoy
+// may call any picker, so Envoy must keep an endpoint as long as a picker may name it. A hold
+// covers a pool's cached clusters and endpoints, and the resources that they name. It ends at its
+// deadline, or earlier when peers name the same endpoints as this process's picker.
 type Holds struct {
 	cfg      HoldsConfig
 	released chan struct{}
 	changed  chan struct{}
 
-	mu    sync.Mutex // held during a commit, so that the later change of a resource wins
+	mu    sync.Mutex // held during a commit, so that the latest change of a resource wins
 	pools map[objectid.Target]*hold
 	items map[item]*pending
 	ended chan struct{}
@@ -71,7 +71,7 @@ func NewHolds(cfg HoldsConfig) *Holds {
 // Steps implements Part.
 func (h *Holds) Steps() []Step { return []Step{{Commit, h.commit}} }
 
-// hold runs before the change is committed.
+// hold begins holds for pools with fewer endpoints. It runs before the commit.
 func (h *Holds) hold(pools map[objectid.Target]naming) {
 	digests := map[objectid.Target]string{}
 	for name, named := range pools {
@@ -148,7 +148,7 @@ func (h *Holds) commit(_ context.Context, c *Change) {
 	h.cfg.Cache.Commit(batches...)
 }
 
-// mu is held.
+// The caller holds mu.
 func (h *Holds) keep(b *cache.Batch, d translator.Delta) {
 	for _, ref := range d.Removes {
 		delete(h.items, item{d.Gateway, ref})
@@ -189,7 +189,7 @@ func poolOf(ref resource.Ref) objectid.Target {
 }
 
 // needed returns the resources that the cached versions of held resources name, directly or
-// indirectly, with the pools whose holds need them. mu is held.
+// indirectly, with the pools whose holds need them. The caller holds mu.
 func (h *Holds) needed(gateway string) map[resource.Ref]map[objectid.Target]bool {
 	out := map[resource.Ref]map[objectid.Target]bool{}
 	var follow func(ref resource.Ref, pool objectid.Target)
@@ -218,7 +218,7 @@ func (h *Holds) needed(gateway string) map[resource.Ref]map[objectid.Target]bool
 	return out
 }
 
-// mu is held.
+// The caller holds mu.
 func (h *Holds) release(pool objectid.Target) {
 	delete(h.pools, pool)
 	batches := map[string]*cache.Batch{}
@@ -268,8 +268,8 @@ func (h *Holds) Run(ctx context.Context) error {
 	}
 }
 
-// check ends the holds that are due, and returns the time until its next call. After a peer misses
-// a deadline, no hold waits for this peer until it publishes again.
+// check ends the holds that are due, and returns the time until its next call. A peer that misses a
+// deadline delays no hold until it publishes again.
 func (h *Holds) check(now time.Time) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// peer is the Names of a process with one peer, which follows when a test decides so.
+// peer implements Names for one peer, which follows when the test calls follow.
 type peer struct {
 	mu        sync.Mutex
 	published map[objectid.Target]string
@@ -65,7 +65,7 @@ func (p *peer) follow() {
 	poke(p.changed)
 }
 
-// nowhere is a picker whose pools no test reads, and Envoys that have everything.
+// nowhere plays the picker, and Envoys that have everything.
 type nowhere struct{ named map[objectid.Target]int }
 
 func (n nowhere) Update(p picker.Pool) error                    { n.named[p.ID] = len(p.Endpoints); return nil }
@@ -109,7 +109,7 @@ func endpointsOf(pool string) resource.Ref {
 	return resource.Ref{Type: resource.Endpoints, Name: model.PoolCluster("ns", pool).String()}
 }
 
-// deliver delivers one change: the endpoints of pools, which name further resources, and removals.
+// deliver delivers one change: endpoints of pools, which name further resources, and removals.
 func (r *holdRig) deliver(pools map[string]string, names []resource.Ref, removes ...resource.Ref) {
 	r.t.Helper()
 	r.rev++
@@ -148,7 +148,8 @@ func (r *holdRig) expect(what, pool, endpoints string) {
 	}
 }
 
-// Once, the wait was in the goroutine that translates: one pool's removal delayed every Gateway.
+// The goroutine that translates once waited for the peer, so that one pool's removal delayed every
+// Gateway.
 func TestInferencePool_RemovalThatWaitsForAPeerDelaysNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newHoldRig(t)
@@ -209,7 +210,7 @@ func TestInferencePool_HoldIsBoundedHoweverOftenItShrinks(t *testing.T) {
 	})
 }
 
-// Held endpoints may name a hop, which then stays as long.
+// Held endpoints may name a hop, which must stay as long.
 func TestSpill_HopStaysWhileItsEndpointsAreHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newHoldRig(t)

@@ -36,7 +36,7 @@ type Linger struct {
 	log     *slog.Logger
 	rearm   chan struct{}
 
-	mu      sync.Mutex // held during a commit: a cluster that returns must not be removed
+	mu      sync.Mutex // held during a commit, so that a returning cluster is not removed
 	removed map[place]removedCluster
 	left    map[place]leftEndpoints
 }
@@ -50,7 +50,7 @@ type removedCluster struct {
 }
 
 type leftEndpoints struct {
-	pods      []netip.AddrPort // nil for clusters of pickers and of datagrams: the cache has their endpoints
+	pods      []netip.AddrPort // nil for clusters of pickers and of datagrams, whose endpoints are in the cache
 	endpoints *resource.Resource
 	rev       uint64
 	until     time.Time
@@ -81,7 +81,7 @@ func (d *Linger) Commit(batches ...cache.Batch) {
 	for i, b := range batches {
 		batches[i].Removes = slices.DeleteFunc(slices.Clone(b.Removes), func(ref resource.Ref) bool {
 			if ref.Type == resource.Endpoints {
-				delete(d.left, place{b.Gateway, ref.Name}) // former endpoints end with the cluster
+				delete(d.left, place{b.Gateway, ref.Name}) // a cluster's former endpoints end with it
 			}
 			ok := lingers(ref.Name)
 			cluster := d.cache.Resource(b.Gateway, resource.Ref{Type: resource.Cluster, Name: ref.Name})
@@ -103,8 +103,8 @@ func (d *Linger) Commit(batches ...cache.Batch) {
 	d.cache.Commit(batches...)
 }
 
-// addFormer adds former endpoints to a cluster's new endpoints. The result left reports whether an
-// endpoint has left.
+// addFormer adds former endpoints to a cluster's new endpoints. left reports whether an endpoint
+// has left.
 type addFormer func(endpoints, before *resource.Resource) (with *resource.Resource, left bool, err error)
 
 func (d *Linger) withFormer(b *cache.Batch, r *resource.Resource, until time.Time, add addFormer) *resource.Resource {
@@ -131,8 +131,8 @@ func (d *Linger) withFormer(b *cache.Batch, r *resource.Resource, until time.Tim
 	return with
 }
 
-// withLeft keeps the leaving endpoints if all pods of an import, all external pickers or some
-// endpoints of datagrams leave.
+// withLeft keeps leaving endpoints: all pods of an import, all external pickers, or any endpoints
+// of datagrams.
 func (d *Linger) withLeft(b *cache.Batch, r *resource.Resource, until time.Time) *resource.Resource {
 	id, _ := model.ParseClusterID(r.Name)
 	switch {
@@ -176,7 +176,7 @@ func (d *Linger) withLeft(b *cache.Batch, r *resource.Resource, until time.Time)
 	}
 	with, err := envoy.AddEndpoints(cluster, r, former.pods)
 	if err != nil {
-		d.log.Error("endpoints that leave a cluster cannot stay for the requests that wait for a pick", "gateway",
+		d.log.Error("leaving endpoints of a cluster cannot be kept for requests that wait for a pick", "gateway",
 			b.Gateway, "cluster", r.Name, "error", err)
 		return r
 	}

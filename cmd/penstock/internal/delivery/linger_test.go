@@ -102,8 +102,8 @@ func TestInferencePoolImport_ReturningClusterHasTheObjectsEndpoints(t *testing.T
 	}
 }
 
-// A pick in flight names an endpoint of an import that has stopped declaring its endpoints, before
-// any is learned.
+// A pick in flight names an endpoint of an import that no longer declares endpoints and has not
+// learned any.
 func TestInferencePoolImport_EndpointsThatAllLeaveStayForPicksInFlight(t *testing.T) {
 	c := cache.New(cache.Config{})
 	d := NewLinger(c, time.Minute, slog.New(slog.DiscardHandler))
@@ -120,7 +120,7 @@ func TestInferencePoolImport_EndpointsThatAllLeaveStayForPicksInFlight(t *testin
 	if _, old, _ := has(c); !old {
 		t.Error("the pods that a pick in flight may name are gone")
 	}
-	commit("10.1.0.9:8000") // is learned
+	commit("10.1.0.9:8000") // one is learned
 	if _, old, learned := has(c); !old || !learned {
 		t.Errorf("the earlier pod: %t, the new one: %t, want both", old, learned)
 	}
@@ -139,7 +139,7 @@ func TestInferencePoolImport_EndpointsThatAllLeaveStayForPicksInFlight(t *testin
 	}
 }
 
-// Such a cluster has no TLS: nothing may be sent to it.
+// A closed cluster has no TLS, so nothing may be sent to it.
 func TestBackendTLSPolicy_ClosedClusterStaysClosedWhenRemoved(t *testing.T) {
 	c, d := removed(t, report.Ref{Kind: "BackendTLSPolicy", Namespace: "ns", Name: "far"})
 	d.Learn(westPool, pod9)
@@ -148,7 +148,7 @@ func TestBackendTLSPolicy_ClosedClusterStaysClosedWhenRemoved(t *testing.T) {
 	}
 }
 
-// A request may have chosen the cluster of hops while its route changes.
+// A request may have chosen a cluster of hops before its route changes.
 func TestLinger_HopsToExportingClustersAreKept(t *testing.T) {
 	id := model.MembersCluster("ns", "far")
 	load, err := envoy.Endpoints(&model.Assignment{
@@ -176,8 +176,8 @@ func TestLinger_HopsToExportingClustersAreKept(t *testing.T) {
 	}
 }
 
-// Envoy calls no picker before it has checked its health: when all are replaced, the former ones
-// stay as a fallback.
+// Envoy calls no picker before a health check. If all pickers are replaced, the former ones stay as
+// a fallback.
 func TestExternalPicker_FormerOnesStayBehindThoseThatReplaceAll(t *testing.T) {
 	c := cache.New(cache.Config{})
 	d := NewLinger(c, time.Minute, slog.New(slog.DiscardHandler))
@@ -204,7 +204,7 @@ func TestExternalPicker_FormerOnesStayBehindThoseThatReplaceAll(t *testing.T) {
 		{[]string{"10.1.0.4"}, "0: 10.1.0.4; 1: 10.1.0.2 10.1.0.3"},
 		{[]string{"10.1.0.4", "10.1.0.5"}, "0: 10.1.0.4 10.1.0.5; 1: 10.1.0.2 10.1.0.3"},
 		{[]string{"10.1.0.3"}, "0: 10.1.0.3; 1: 10.1.0.4 10.1.0.5 10.1.0.2"},
-		{nil, ""}, // a picker that is gone must fail at once
+		{nil, ""}, // requests to a removed picker must fail at once
 		{[]string{"10.1.0.6"}, "0: 10.1.0.6"},
 		{[]string{"10.1.0.7"}, "0: 10.1.0.7; 1: 10.1.0.6"},
 	} {
@@ -227,14 +227,14 @@ func TestExternalPicker_FormerOnesStayBehindThoseThatReplaceAll(t *testing.T) {
 	}
 }
 
-// A session of datagrams ends with its endpoint: leaving endpoints drain, so that answers in flight
-// arrive.
+// A session of datagrams ends with its endpoint, so leaving endpoints drain until answers in flight
+// have arrived.
 func TestUDPRoute_EndpointsThatLeaveDrain(t *testing.T) {
 	c := cache.New(cache.Config{})
 	d := NewLinger(c, time.Minute, slog.New(slog.DiscardHandler))
 	id := model.DatagramCluster("ns", "gw", 53)
 	ref := resource.Ref{Type: resource.Endpoints, Name: id.String()}
-	// served lists the addresses that take sessions, and the draining ones.
+	// served lists the addresses that take sessions, then the draining ones.
 	served := func() string {
 		t.Helper()
 		load := &endpointv3.ClusterLoadAssignment{}
@@ -273,12 +273,12 @@ func TestUDPRoute_EndpointsThatLeaveDrain(t *testing.T) {
 		want      string
 	}{
 		{[]model.Endpoint{at("10.0.0.1", 3), at("10.0.0.2", 1)}, "10.0.0.1 3, 10.0.0.2 1"},
-		{[]model.Endpoint{at("10.0.0.1", 1), at("10.0.0.2", 1)}, "10.0.0.1 1, 10.0.0.2 1"}, // weights alone
+		{[]model.Endpoint{at("10.0.0.1", 1), at("10.0.0.2", 1)}, "10.0.0.1 1, 10.0.0.2 1"}, // only weights change
 		{[]model.Endpoint{at("10.0.0.2", 1), drop}, "10.0.0.2 1, 255.255.255.255 1, 10.0.0.1 DRAINING"},
 		{[]model.Endpoint{at("10.0.0.3", 1)}, "10.0.0.3 1, 10.0.0.2 DRAINING, 10.0.0.1 DRAINING"},
-		// one returns
+		// one address returns
 		{[]model.Endpoint{at("10.0.0.1", 1), at("10.0.0.3", 1)}, "10.0.0.1 1, 10.0.0.3 1, 10.0.0.2 DRAINING"},
-		{nil, ""}, // nothing else takes their datagrams
+		{nil, ""}, // no other endpoint takes these datagrams
 		{[]model.Endpoint{at("10.0.0.3", 1)}, "10.0.0.3 1"},
 		{[]model.Endpoint{at("10.0.0.4", 1)}, "10.0.0.4 1, 10.0.0.3 DRAINING"},
 	} {

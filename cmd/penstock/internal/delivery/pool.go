@@ -134,7 +134,7 @@ func gatewayPool(id objectid.Target, protocol model.Protocol, at *model.External
 	out.Metrics.Protocol.HTTP2 = protocol == model.H2C
 	addresses, secure := dialed(at)
 	out.Metrics.Off = true
-	// an error means that the client certificate is invalid: then no server with TLS is called
+	// an error means an invalid client certificate; no server is then called over TLS
 	if config, err := secure.Config(); err == nil {
 		out.Metrics.Protocol.TLS = config
 	}
@@ -192,7 +192,8 @@ func flowControl(s *model.PickerSettings) *picker.FlowControl {
 	return out
 }
 
-// serverProtocol follows the pool's appProtocol and a BackendTLSPolicy, like Envoy.
+// serverProtocol derives the protocol from the pool's appProtocol and a BackendTLSPolicy, as Envoy
+// does.
 func serverProtocol(pp translator.PickerPool) upstream.Protocol {
 	by := upstream.Protocol{HTTP2: pp.Pool.Protocol == model.H2C}
 	if pp.TLS == nil && pp.Pool.Settings.UnverifiedTLS {

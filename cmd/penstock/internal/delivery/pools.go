@@ -18,16 +18,17 @@ import (
 )
 
 const (
-	// growTimeout bounds the wait for Envoys, so that a proxy that does not answer cannot keep a
-	// pool small.
+	// growTimeout bounds the wait for Envoys: a proxy that does not answer must not keep a pool
+	// small.
 	growTimeout = time.Second
-	// hopTimeout replaces growTimeout for a new spill target, which may be a listener with routes.
+	// hopTimeout replaces growTimeout for a new spill target, which may need a listener with
+	// routes.
 	hopTimeout   = 5 * time.Second
 	maxFallbacks = 8
-	// After a pool has grown, its picks name fallbacks for youngTime. In a pick, Envoy skips
-	// endpoints that it lacks. It may lack new endpoints: it acknowledges before its workers have
-	// them, and ACKs of other processes' Envoys are not published (envoys.go). The Envoys of a
-	// frozen process reconnect elsewhere within 13 s (bootstrap).
+	// Picks name fallbacks for youngTime after their pool has grown, because Envoy skips endpoints
+	// that it lacks. It may lack new ones: it acknowledges before its workers have them, and ACKs
+	// of other processes' Envoys are not published (envoys.go). Envoys of a frozen process
+	// reconnect elsewhere within 13 s (bootstrap).
 	youngTime = 15 * time.Second
 )
 
@@ -48,11 +49,12 @@ type PoolsConfig struct {
 	Picker Picker
 	Envoys EndpointWaiter
 	Holds  *Holds
-	// DefaultPool is for gateways that name no pool. Zero: the only pool, if there is only one.
+	// DefaultPool is for gateways that name no pool. The zero Pool means the only pool, if there is
+	// just one.
 	DefaultPool objectid.Pool
-	// OnDemand reports whether requests wait for the first server of a pool. Such a pool names it
-	// once Envoys have it. Other pools name it at once, because requests would fail meanwhile. It
-	// may be nil.
+	// OnDemand reports whether requests wait for the first server of a pool. The picker then names
+	// that server only once Envoys have it. Otherwise it names the server at once, because requests
+	// would fail meanwhile. May be nil.
 	OnDemand func(objectid.Target) bool
 	// Keep is how long picks from a removed pool stay possible.
 	Keep time.Duration
@@ -74,8 +76,8 @@ type Pools struct {
 	young    map[objectid.Target]time.Time
 	plain    map[objectid.Target]*model.Pool
 	gone     map[objectid.Target]time.Time
-	// gateways are pools whose requests go through gateways. Each waits until the former pool of
-	// the same name, whose requests go to servers, is removed.
+	// gateways are pools whose requests now go through gateways. Each waits until the former pool
+	// of its name, whose requests went to servers, is removed.
 	gateways map[objectid.Target]picker.Pool
 }
 
@@ -115,7 +117,7 @@ func (s *Pools) before(out translator.Output) map[objectid.Target]naming {
 	for _, pp := range out.Pools {
 		name := pp.Pool.Name
 		delete(s.gateways, name)
-		// requests of former routes still need picks
+		// the former pool stays, because requests of former routes still need picks
 		if former, ok := s.current[name]; ok && pp.Gateways != nil && !former.Gateways {
 			s.gateways[name] = pickerPool(pp)
 			s.leave(name)
@@ -138,7 +140,7 @@ func (s *Pools) before(out translator.Output) map[objectid.Target]naming {
 	return changed
 }
 
-// leave keeps a pool without routes for PoolsConfig.Keep. s.mu is held.
+// leave keeps a pool without routes for PoolsConfig.Keep. The caller holds s.mu.
 func (s *Pools) leave(name objectid.Target) {
 	delete(s.growing, name)
 	delete(s.plain, name)
@@ -152,7 +154,7 @@ func (s *Pools) leave(name objectid.Target) {
 	poke(s.retire)
 }
 
-// change applies the part of a pool's change that need not wait for Envoys. s.mu is held.
+// change applies what need not wait for Envoys. The caller holds s.mu.
 func (s *Pools) change(next picker.Pool) {
 	delete(s.growing, next.ID)
 	old, ok := s.current[next.ID]
@@ -174,8 +176,8 @@ func (s *Pools) change(next picker.Pool) {
 		now.Endpoints = known
 		s.growing[next.ID] = next
 	default:
-		// All endpoints are replaced. Envoy skips endpoints that it lacks, so picks name new and
-		// old endpoints.
+		// No old endpoint stays. Picks name new and old ones, because Envoy skips endpoints that it
+		// lacks.
 		now.Endpoints = slices.Concat(next.Endpoints,
 			slices.DeleteFunc(slices.Clone(old.Endpoints), named(next.Endpoints)))
 		now.Fallbacks = maxFallbacks
@@ -198,7 +200,7 @@ func (s *Pools) set(pool picker.Pool) {
 	}
 }
 
-// s.mu is held.
+// The caller holds s.mu.
 func (s *Pools) chooseDefault() {
 	want := objectid.Target{Pool: s.cfg.DefaultPool}
 	if want.IsZero() {
@@ -224,7 +226,7 @@ func (s *Pools) chooseDefault() {
 			s.set(pool)
 		}
 	}
-	if pool, ok := s.current[want]; ok { // before the old default is unmarked, so that there always is a default
+	if pool, ok := s.current[want]; ok { // mark the new default first, so that there always is one
 		mark(pool, true)
 	}
 	for name, pool := range s.current {
@@ -232,7 +234,7 @@ func (s *Pools) chooseDefault() {
 	}
 }
 
-// s.mu is held.
+// The caller holds s.mu.
 func (s *Pools) leavingDefault() objectid.Target {
 	for name := range s.gone {
 		if s.current[name].Default {
@@ -287,7 +289,7 @@ func (s *Pools) finishGrowing(ctx context.Context) {
 	var clusters []string
 	want, timeout := map[objectid.Target]picker.Pool{}, growTimeout
 	for name, pool := range s.growing {
-		if s.cfg.Holds.held(name) { // finishGrowing runs again when the hold is released
+		if s.cfg.Holds.held(name) { // the end of the hold calls finishGrowing again
 			continue
 		}
 		want[name] = pool
@@ -300,7 +302,7 @@ func (s *Pools) finishGrowing(ctx context.Context) {
 	slices.Sort(clusters)
 	wait, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	_ = s.cfg.Envoys.EndpointsKnown(wait, slices.Compact(clusters)...) // its only error is a timeout
+	_ = s.cfg.Envoys.EndpointsKnown(wait, slices.Compact(clusters)...) // fails only at the timeout
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, pool := range want {
@@ -344,7 +346,7 @@ func (s *Pools) remove(ctx context.Context) error {
 }
 
 // age removes pools from young when their time has passed. It returns the time until its next call.
-// s.mu is held.
+// The caller holds s.mu.
 func (s *Pools) age() time.Duration {
 	next := time.Hour
 	for name, until := range s.young {

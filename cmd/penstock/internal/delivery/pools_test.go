@@ -27,14 +27,14 @@ func (noPeers) Behind(objectid.Target, string) []string { return nil }
 func (noPeers) MarkLate(...string)                      {}
 func (noPeers) Changed() <-chan struct{}                { return nil }
 
-// poolRig is a Pools between a picker and Envoys, to which a test gives the endpoints.
+// poolRig has a Pools between a picker and Envoys. The test decides when Envoys have the endpoints.
 type poolRig struct {
 	t     *testing.T
 	pools *Pools
 	known chan struct{} // closed when Envoys know the endpoints
 
 	mu     sync.Mutex
-	picked map[objectid.Target]picker.Pool // what the picker has
+	picked map[objectid.Target]picker.Pool // the picker's pools
 }
 
 func (r *poolRig) Update(p picker.Pool) error {
@@ -90,7 +90,7 @@ func (r *poolRig) change(inFlight int32, external bool, endpoints ...string) {
 	r.pools.after()
 }
 
-// expect waits until the picker names some endpoints of the pool and counts it as full at a number
+// expect waits until the picker names these endpoints, and counts the pool as full at this number
 // of requests.
 func (r *poolRig) expect(what string, inFlight int32, want ...string) {
 	r.t.Helper()
@@ -111,7 +111,7 @@ func (r *poolRig) names() (endpoints []string, full int32) {
 	return endpoints, r.picked[poolA].Full.InFlight
 }
 
-// byDefault reports whether a pool is the default of gateways that name none.
+// byDefault reports whether a pool is the default for gateways that name none.
 func (r *poolRig) byDefault(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -148,7 +148,7 @@ func TestInferencePool_ReplacingAllServersKeepsItPickable(t *testing.T) {
 	r.expect("Envoy knows", 0, e2)
 }
 
-// Envoy's workers get endpoints a little after it has acknowledged them.
+// Envoy's workers get endpoints a little after its ACK.
 func TestPicker_NewEndpointIsNotNamedAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newPoolRig(t, time.Hour)
@@ -174,7 +174,7 @@ func TestPicker_NewEndpointIsNotNamedAlone(t *testing.T) {
 	})
 }
 
-// A change must be committed before ACKs of the newest endpoints mean anything.
+// ACKs count only after the change was committed: earlier ones are for older endpoints.
 func TestPicker_EarlierAckIsNotTakenForTheNewEndpoints(t *testing.T) {
 	r := newPoolRig(t, time.Hour)
 	r.change(0, false, e1)
@@ -186,7 +186,7 @@ func TestPicker_EarlierAckIsNotTakenForTheNewEndpoints(t *testing.T) {
 		pp.Members = append(pp.Members, model.Member{Address: netip.MustParseAddrPort(e)})
 	}
 	r.pools.before(translator.Output{Pools: []translator.PickerPool{pp}})
-	r.pools.finishGrowing(t.Context()) // as an earlier update's wake-up has it
+	r.pools.finishGrowing(t.Context()) // as an earlier update would call it
 	r.atOnce("the cache does not have it yet", 0, e1)
 	r.pools.after()
 	r.expect("Envoy knows", 0, e1, e2)
@@ -224,8 +224,8 @@ func TestSpill_NamesNoPlaceThatEnvoyLacks(t *testing.T) {
 	})
 }
 
-// An exporting cluster that becomes reachable through its gateways still serves picks of former
-// routes.
+// An exporting cluster is now reached through its gateways. Picks of former routes still need its
+// servers.
 func TestInferencePoolImport_ChangedModeIsPickedFromForTheDrainTime(t *testing.T) {
 	gateways := translator.PickerPool{Pool: &model.Pool{Name: poolA},
 		Gateways: &model.ExternalPicker{
@@ -299,7 +299,8 @@ func TestSession_SettingsOfAnImportReachThePicker(t *testing.T) {
 	}
 }
 
-// A request that waits for the first server of a pool must not go to an Envoy that lacks it.
+// A request that waits for a pool's first server must not be sent to an Envoy that lacks the
+// server.
 func TestInferencePool_FirstServerIsPickedOnceEnvoyHasIt(t *testing.T) {
 	r := newPoolRig(t, time.Hour)
 	r.pools.cfg.OnDemand = func(objectid.Target) bool { return true }
@@ -310,7 +311,8 @@ func TestInferencePool_FirstServerIsPickedOnceEnvoyHasIt(t *testing.T) {
 	r.expect("Envoy has it", 0, e1)
 }
 
-// Where no request waits for the first server, it is named at once: requests would fail meanwhile.
+// If requests do not wait for the first server, the picker names it at once, because they would
+// fail meanwhile.
 func TestInferencePool_FirstServerIsPickedAtOnceElsewhere(t *testing.T) {
 	r := newPoolRig(t, time.Hour)
 	r.change(0, false)

@@ -16,9 +16,9 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Ports gives each port of this machine to one Gateway. Otherwise two Envoys could bind the same
-// port (SO_REUSEPORT), and the kernel would distribute connections between them. The first Gateway
-// keeps a port; later Gateways wait, and get a report.
+// Ports gives each port of this machine to one Gateway. Otherwise two Envoys could bind one port
+// (SO_REUSEPORT), and the kernel would distribute connections between them. The first Gateway keeps
+// a port. Later ones wait and get a report.
 type Ports struct {
 	board *status.Board
 
@@ -129,15 +129,15 @@ func (c *Ports) reports() []report.Report {
 	return out
 }
 
-// Has reports whether a gateway has a listener's port.
+// Has reports whether a gateway owns the port of a listener.
 func (c *Ports) Has(listener, gateway string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.owner[listener] == gateway
 }
 
-// Served reports whether a gateway's Envoy receives a listener, or the listener of a route
-// configuration. Listeners of hops have no port, and are always served.
+// Served reports whether a gateway's Envoy receives a listener or, for a route configuration, the
+// listener of its chain. Listeners of hops have no port and are always served.
 func (c *Ports) Served(ref resource.Ref, gateway string) bool {
 	socket, ok := model.ParseListenerName(ref.Name)
 	if !ok {

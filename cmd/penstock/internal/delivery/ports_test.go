@@ -15,7 +15,7 @@ func listenerOn(port uint16, body string) *resource.Resource {
 	return resource.FromParts(resource.Listener, model.ListenerName(port), resource.NewPart([]byte(body), nil, nil))
 }
 
-// given lists the listeners that each gateway gets ("+") and loses ("-").
+// given lists the listeners that each gateway gets (+) and loses (-).
 func given(deltas []translator.Delta) map[string][]string {
 	out := map[string][]string{}
 	for _, d := range deltas {

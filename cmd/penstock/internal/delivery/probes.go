@@ -15,8 +15,8 @@ type Prober interface {
 	Remove(name string)
 }
 
-// Probes starts probes of the external pickers that routes use. It probes their health, and their
-// dialect unless only our picker calls them.
+// Probes starts probes of the external pickers that routes use: of their health and, unless only
+// Penstock's picker calls them, of their dialect.
 type Probes struct{ Prober Prober }
 
 // Steps implements Part.
@@ -35,7 +35,7 @@ func (p Probes) probe(_ context.Context, c *Change) {
 			continue
 		}
 		target := probe.Picker{Addresses: at, TLS: tls, HealthOnly: e.Relayed}
-		// do not probe the dialect: probes name no pool, but a member's Penstock requires a pool
+		// No dialect probe: it names no pool, which a member's Penstock requires.
 		if e.TLS.Certificate == model.MemberCertificate {
 			target.Dialect = probe.FullDuplex
 		}

@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// Progress is how far delivery has come.
+// Progress records how far delivery has come.
 type Progress struct {
 	mu      sync.Mutex
-	begun   bool // a change was delivered; it may have been empty
+	begun   bool // a change was delivered, perhaps an empty one
 	rev     uint64
 	changed chan struct{}
 }

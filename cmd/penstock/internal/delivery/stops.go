@@ -9,29 +9,28 @@ import (
 
 const (
 	stopsInterval, aloneInterval = 100 * time.Millisecond, 500 * time.Millisecond
-	// catchUpTime bounds how long a process takes, after a pause, to read changes and to publish
-	// the endpoints that its picker names.
+	// catchUpTime bounds how long a process needs, after a pause, to read changes and publish its
+	// picker's endpoints.
 	catchUpTime = 250 * time.Millisecond
 )
 
-// Stops detects that the process was paused. Peers wait holdTimeout for a process to follow a
-// change, and then let Envoys drop endpoints that its picker still names. So after a longer pause,
+// Stops detects that the process was paused. Peers wait only holdTimeout for this process to follow
+// a change. Then Envoys may drop endpoints that its picker still names. So after a longer pause,
 // picks wait for catchUpTime.
 type Stops struct {
 	log   *slog.Logger
 	alone func() bool
 	start time.Time
 	beat  atomic.Int64
-	until atomic.Int64 // picks wait until this time after start
+	until atomic.Int64 // picks wait until this time, counted from start
 }
 
-// NewStops makes a Stops. The function alone reports whether there are no peers.
+// NewStops makes a Stops. alone reports whether there are no peers.
 func NewStops(alone func() bool, log *slog.Logger) *Stops {
 	return &Stops{log: log, alone: alone, start: time.Now()}
 }
 
-// Behind returns how long a pick that begins now must wait: 0 unless the process resumed a moment
-// ago.
+// Behind returns how long a pick that begins now must wait; 0 unless the process has just resumed.
 func (s *Stops) Behind(now time.Time) time.Duration {
 	at, beat := now.Sub(s.start), time.Duration(s.beat.Load())
 	wait := max(0, time.Duration(s.until.Load())-at)
@@ -68,7 +67,7 @@ func (s *Stops) note(now time.Time) (peers bool) {
 	last := time.Duration(s.beat.Load())
 	if stopped := at - last; last > 0 && stopped > holdTimeout {
 		s.until.Store(int64(at + catchUpTime))
-		s.log.Warn("the process was stopped; picks wait a moment until it has read what has changed", "stopped",
+		s.log.Warn("the process was paused; picks wait until it has read the changes", "stopped",
 			stopped.Round(time.Millisecond), "wait", catchUpTime)
 	}
 	s.beat.Store(int64(at))

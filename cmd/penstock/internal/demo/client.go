@@ -21,10 +21,10 @@ type chat struct {
 	Model      string    `json:"model"`
 	Messages   []message `json:"messages"`
 	MaxTokens  int       `json:"max_tokens,omitempty"`
-	IgnoreEOS  bool      `json:"ignore_eos,omitempty"` // continue to max_tokens
+	IgnoreEOS  bool      `json:"ignore_eos,omitempty"` // generate until max_tokens
 	Stream     bool      `json:"stream,omitempty"`
 	Route      *bool     `json:"route,omitempty"` // whether the pool's processor chooses the server
-	key, keyIn string    // API key, and the shell variable that shows it; "" for none
+	key, keyIn string    // the API key and the shell variable in its place; "": none
 }
 
 type message struct {
@@ -50,7 +50,7 @@ func (c chat) json() string {
 type answer struct {
 	Status   int
 	By, At   string // the model server's name and address, from the response's headers
-	TokenIDs string // where the server got the prompt's token IDs, from a header
+	TokenIDs string // where the server got the prompt's token IDs, from a response header
 	Text     string
 	Took     time.Duration
 }
@@ -164,7 +164,7 @@ func (p *page) paint(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// line ignores errors, because a closed terminal ends the demo by a signal.
+// line ignores errors: when the terminal closes, a signal ends the demo.
 func (p *page) line(format string, args ...any) { fmt.Fprintf(p.w, format+"\n", args...) }
 func (p *page) heading(text string)             { p.line("\n%s", p.paint(bold, text)) }
 

@@ -120,14 +120,14 @@ func annotated(d *show) []any {
 	return []any{a.By, took.Milliseconds()}
 }
 
-// during sends requests for llama until the function action returns, and counts them by cluster.
+// during sends requests for llama until action returns, and counts them by cluster.
 func (d *show) during(action func()) (served map[string]int, sum int) {
 	cluster := func(server string) string { return before(server, "-") }
 	return d.load(question("llama", "Hello there", 0), cluster, action)
 }
 
-// load sends requests, four at a time, until the function action returns, and counts them by a name
-// of the server. No request may fail.
+// load sends requests, four at a time, until action returns, and counts them by name(server). No
+// request may fail.
 func (d *show) load(q chat, name func(server string) string, action func()) (served map[string]int, sum int) {
 	ctx, stop := context.WithCancel(d.ctx)
 	var group sync.WaitGroup

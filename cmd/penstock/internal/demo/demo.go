@@ -35,7 +35,7 @@ type Config struct {
 	Engines    bool      // shows model servers that penstock starts, in place of pools
 	Penstock   string    // path of the binary that is run
 	Env        []string  // added to the environment of Penstock
-	Typed      string    // the binary's name in the shown commands
+	Typed      string    // the binary's name in printed commands
 	Envoy      string    // the version that is shown
 	Keep       bool      // leaves everything running after the last step, until the context ends
 	Out        io.Writer // receives the output
@@ -53,9 +53,8 @@ type script struct {
 	end     syscall.Signal // ends penstock up; 0: SIGTERM
 	prepare func(d *show)
 	begin   func(d *show)       // prints what runs, once all gateways serve
-	after   func(d *show) error // if not nil, removes what the processes of all sites have left
-	// A step returns its observations for the text of its result. To fail, it calls check, must,
-	// expect or failf.
+	after   func(d *show) error // removes what the processes of all sites have left; may be nil
+	// A step returns values for the text of its result. It fails by check, must, expect or failf.
 	steps []func(d *show) []any
 }
 
@@ -107,7 +106,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		s = enginesScript()
 	}
 	temp := os.TempDir()
-	if len(temp) >= 36 { // on macOS, paths of Unix sockets must be below 104 bytes
+	if len(temp) >= 36 { // paths of Unix sockets have at most 103 bytes on macOS
 		temp = "/tmp"
 	}
 	dir, err := os.MkdirTemp(temp, "penstock-demo-")
@@ -225,7 +224,7 @@ func (d *show) fill(text string) string {
 func (d *show) start() {
 	for _, name := range append(slices.Clone(d.sites), d.script.ports...) {
 		l := must(freeport.Listen())
-		defer l.Close() // not before all ports are chosen, so that they differ
+		defer l.Close() // deferred, so that the ports differ
 		d.ports[name] = portOf(l.Addr().String())
 	}
 	d.prepare(d)

@@ -149,7 +149,7 @@ func TestDemo_UnevenSplitFails(t *testing.T) {
 	}
 }
 
-// spills returns ten requests with the right decisions: two at each server here, then cluster east.
+// spills returns ten correctly decided requests: two at each server here, then cluster east.
 func spills() []spilled {
 	var all []spilled
 	for i := range spillRequests {
@@ -183,7 +183,7 @@ func TestDemo_SpillBeforeOrAfterFullPoolFails(t *testing.T) {
 	}
 }
 
-// The verdicts of a pick are of the moment before the request counts.
+// The verdicts of a pick were computed before the request itself counts.
 func TestDemo_ReasonOfPickHasTheLoadOfTheChoice(t *testing.T) {
 	verdict := func(name string, inFlight int64) schedule.Verdict {
 		return schedule.Verdict{Address: name, Pod: name + "/127.0.0.1", State: endpoint.State{InFlight: inFlight}}

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// gateway has the API key that its clients send, once there is one.
+// gateway has the API key for its clients, once it exists.
 type gateway struct{ key string }
 
 func enginesScript() script {
@@ -30,10 +30,10 @@ func enginesScript() script {
 	}
 }
 
-// down ends the model servers that a penstock has left that did not end in time.
+// down ends model servers that did not end in time.
 func (d *show) down() error {
 	if found, err := filepath.Glob(filepath.Join(d.state("here"), "engines")); err != nil || len(found) == 0 {
-		return err // it has started none
+		return err // no server was started
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), timeout)
 	defer cancel()
@@ -44,7 +44,7 @@ func (d *show) down() error {
 	return nil
 }
 
-// phase waits until a deployment has a phase, and prints the line of penstock up.
+// phase waits for a phase of a deployment, and prints the line of penstock up.
 func (d *show) phase(name, phase string) {
 	line, head := "", fmt.Sprintf("ModelDeployment default/%s is %s: ", name, phase)
 	if wait(d.ctx, func() bool { line = d.clusters["here"].find(head); return line != "" }) != nil {
@@ -61,7 +61,7 @@ func (g *gateway) question(model string) chat {
 	return q
 }
 
-// answers waits until a request gets a status, and prints it.
+// answers waits for a status, and prints it.
 func (d *show) answers(q chat, status int) (a answer) {
 	d.curl("", q)
 	err := wait(d.ctx, func() bool { // a new file takes effect after some milliseconds
@@ -73,7 +73,7 @@ func (d *show) answers(q chat, status int) (a answer) {
 	return a
 }
 
-// ended waits until nothing listens at the address of a server.
+// ended waits until a server's address is closed.
 func (d *show) ended(server answer) {
 	check(wait(d.ctx, func() bool {
 		conn, err := net.DialTimeout("tcp", server.At, time.Second)
@@ -133,7 +133,7 @@ func (g *gateway) swaps(d *show) []any {
 	q := g.question("qwen")
 	q.MaxTokens, q.IgnoreEOS = longTokens, true
 	var words *stream
-	check(wait(d.ctx, func() bool { // a gate denies what it cannot decide in time
+	check(wait(d.ctx, func() bool { // a gate denies requests that it cannot decide in time
 		return try(func() { words = d.open(d.url, q) }) == nil
 	}))
 	n, read := 0, make(chan error, 1)

@@ -16,9 +16,9 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// A request that fails during a change must fail the step that counts requests.
+// A request that fails during a change must fail the step, which counts requests.
 func TestDemo_FailedRequestDuringAChangeFails(t *testing.T) {
-	var n, broken atomic.Int64 // of requests; the number of the one that fails
+	var n, broken atomic.Int64 // number of requests; number of the one that fails
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("x-served-by", "qwen-0")
 		if n.Add(1) == broken.Load() {
@@ -46,7 +46,7 @@ func TestDemo_FailedRequestDuringAChangeFails(t *testing.T) {
 	}
 }
 
-// A server that still listens has not ended.
+// As long as a server listens, it has not ended.
 func TestDemo_EndedWaitsForTheServer(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

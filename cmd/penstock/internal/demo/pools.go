@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// With these times a short answer is fast, and a long answer can be observed in flight.
+// firstToken and perToken make a short answer fast, and a long one observable in flight.
 const firstToken, perToken = 5 * time.Millisecond, 60 * time.Millisecond
 
 var servers = []struct{ name, model string }{
@@ -98,7 +98,7 @@ func (d *show) pause(t time.Duration) {
 	}
 }
 
-// waitRecordable waits, because the picker records a pool's picks at most every 20 ms.
+// waitRecordable waits because the picker records one pick of a pool every 20 ms at most.
 func (d *show) waitRecordable() time.Time {
 	d.pause(25 * time.Millisecond)
 	return time.Now()
@@ -215,7 +215,7 @@ func parentMode(d *show) []any {
 	return []any{a.By}
 }
 
-// splitSlack is how far from half each side may be: five standard deviations, so a correct split
+// splitSlack is how far a side may be from half. It is five standard deviations: a correct split
 // fails in one of two million runs.
 const splitRequests, splitSlack = 200, 35
 
@@ -248,7 +248,7 @@ func checkEven(here, east int) {
 
 const (
 	spillRequests = 10
-	spillTokens   = 100 // so long that all answers are in flight together
+	spillTokens   = 100 // long enough for all answers to be in flight together
 	perServer     = 2   // full.inFlight in config/here/spill.yaml
 )
 
@@ -318,7 +318,7 @@ func overflowed(all []spilled) {
 }
 
 const (
-	prefillRate = 1000 // tokens of a prompt that are read in a second
+	prefillRate = 1000 // prompt tokens read in a second
 	cacheTokens = 4096
 	turns       = 6
 	gemma       = "/prefix"
@@ -468,7 +468,7 @@ func gated(d *show) []any {
 		q.key = keys[c.caller]
 		d.curl(d.step.Prefix, q)
 		var a answer
-		// A new key counts once its file is read. On a busy machine a gate may take too long: 503.
+		// A new key works once its file is read. A busy gate answers 503.
 		check(wait(d.ctx, func() bool {
 			a = d.ask(d.ctx, d.url+d.step.Prefix, q)
 			return a.Status == c.status ||

@@ -49,7 +49,7 @@ func (c *cluster) Run(ctx context.Context) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start penstock for cluster %s: %w", c.name, err)
 	}
-	_ = cmd.Wait() // ProcessState has the result
+	_ = cmd.Wait() // the result is in ProcessState
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -127,9 +127,8 @@ func (d *show) penstock(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// config holds the YAML of the clusters of all demos. ${NAME} stands for a port. If NAME is a
-// cluster, ${NAME} is the port of its gateway, and ${NAME-picker} is the port of its picker. Any
-// other NAME is a model server.
+// config has the YAML of all demos. ${NAME} stands for a port: of a cluster's gateway, of its
+// picker (${NAME-picker}), or of a model server.
 //
 //go:embed config engines set steps.yaml
 var config embed.FS
@@ -151,7 +150,7 @@ func render(folder, file string, ports map[string]int) (string, error) {
 }
 
 // excerpt returns the important lines of YAML: lines that end in a comment, their parent lines, and
-// the kinds and names of their objects.
+// kinds and names of their objects.
 func excerpt(text string) (out []string) {
 	for document := range strings.SplitSeq(text, "\n---\n") {
 		var kept []string

@@ -23,8 +23,8 @@ import (
 const (
 	// Soon is how long before the end of a certificate its finding begins.
 	Soon = 14 * 24 * time.Hour
-	// maxBytes bounds the parsed part of an entry, in bytes. maxCertificates bounds a chain or
-	// bundle.
+	// maxBytes bounds the part of an entry that is parsed, in bytes. maxCertificates bounds a chain
+	// or bundle.
 	maxBytes, maxCertificates = 256 << 10, 64
 	// maxSubject bounds a certificate's name in a finding, in bytes.
 	maxSubject = 100
@@ -133,7 +133,8 @@ func Check(r store.Reader, now time.Time) []report.Report {
 	return all
 }
 
-// The result next is how long the reports stay valid: a day at most, because clocks may be set.
+// reports returns findings. They are valid for the duration next: at most a day, because clocks may
+// be adjusted.
 func reports(objects map[report.Ref][]certificate, now time.Time) (all []report.Report, ended, soon int,
 	next time.Duration) {
 	next = 24 * time.Hour

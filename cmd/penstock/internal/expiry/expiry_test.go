@@ -105,7 +105,7 @@ func (b *board) lines() []string {
 	return slices.Clone(b.last)
 }
 
-// A certificate has its finding when time passes, without any change, until it is renewed.
+// A certificate gets its finding by the passage of time alone, and loses it when it is renewed.
 func TestCertificates_FindingsComeWithTimeAndGoWithRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, b, registry := store.New(), &board{}, prometheus.NewRegistry()
@@ -124,7 +124,7 @@ func TestCertificates_FindingsComeWithTimeAndGoWithRenewal(t *testing.T) {
 		if got := b.lines(); len(got) != 0 {
 			t.Fatalf("a month before the end: got %q, want no finding", got)
 		}
-		time.Sleep(16*24*time.Hour + time.Minute) // virtual
+		time.Sleep(16*24*time.Hour + time.Minute) // in virtual time
 		synctest.Wait()
 		if got := b.lines(); len(got) != 1 || !strings.Contains(got[0], "ends on") {
 			t.Fatalf("two weeks before the end: got %q, want ends on", got)

@@ -4,6 +4,6 @@
 // An AccessPolicy with jwt also needs the public keys of an issuer: picker/authz/jwks fetches them
 // from the sources that issuers.go names, and issuers.go reports failures.
 //
-// A Keeper follows the store and not the pipeline, so a changed key need not wait for translation.
-// It is also a part of delivery, so the table has a policy before Envoys have the policy's gates.
+// A Keeper follows the store itself, so that a changed key need not wait for translation. It is
+// also a part of delivery, so that the table has a policy before Envoys have its gates.
 package gates

@@ -19,29 +19,29 @@ import (
 	"github.com/penstock-project/penstock/translator/access"
 )
 
-// issuers keeps the keys of the issuers that policies name. The mutex Keeper.follow guards it.
+// issuers keeps the keys of the issuers that policies name. Keeper.follow guards it.
 type issuers struct {
 	board    Board
 	fetcher  *jwks.Fetcher
 	verifier *jwt.Verifier
 	now      func() time.Time
-	changed  chan struct{} // has room for one element
+	changed  chan struct{} // has one element
 	policies map[string]issuer
 }
 
-// removedGrace is how long the keys of a removed policy are kept: as long as authz.Table keeps the
-// policy.
+// removedGrace is how long the keys of a removed policy stay, which is as long as authz.Table keeps
+// the policy.
 const removedGrace = 10 * time.Minute
 
 // issuer is the issuer of a policy.
 type issuer struct {
 	owner  report.Ref
 	source jwks.Source
-	// known is false if an object that the policy names is missing: nothing is fetched.
+	// known is false if an object that the policy names is missing. Nothing is then fetched.
 	known bool
 	field string   // the policy's field that has the source
 	names []string // objects of the policy's namespace: "kind namespace/name"
-	// removed is when the policy, or its jwt, was removed; zero if neither was.
+	// removed is when the policy lost its jwt or was removed; zero: neither.
 	removed time.Time
 }
 
@@ -94,7 +94,7 @@ func ruleOf(view *store.View, p *v1alpha1.AccessPolicy) *jwt.Rule {
 	}
 	i := issuerOf(view, p)
 	if !i.known {
-		return nil // the policy's report has the problem
+		return nil // the policy's report states the problem
 	}
 	claims := p.Spec.JWT.Claims
 	return &jwt.Rule{Namespace: p.Namespace, Source: i.source, Audiences: p.Spec.JWT.Audiences, Claims: jwt.Claims{
@@ -163,7 +163,7 @@ func (i *issuers) follow(view *store.View, changed map[string]*authz.Policy) {
 	i.report()
 }
 
-// report reports on each policy why its issuer's keys cannot be read or fetched.
+// report reports the policies whose issuers' keys cannot be read or fetched.
 func (i *issuers) report() {
 	for _, id := range slices.Sorted(maps.Keys(i.policies)) {
 		policy, source := i.policies[id], status.Instance(status.Tokens, id)
@@ -178,7 +178,7 @@ func (i *issuers) report() {
 		f := report.Finding{Severity: report.Warning, Owner: policy.owner, Field: policy.field, Fix: problem.Fix,
 			Problem: "no token is let in without the issuer's keys: " + problem.Text}
 		switch {
-		case policy.source.Inline != "": // the object is invalid; no server is involved
+		case policy.source.Inline != "": // the keys are in the object, so no server is involved
 			f.Severity, f.Fix = report.Error, "write the public keys of the issuer, as its server has them"
 		case kept:
 			f.Problem = fmt.Sprintf("the issuer's keys could not be fetched again, and the last ones stay in use: %s",

@@ -57,7 +57,7 @@ func newIssuerWorld(t *testing.T, fetch jwks.Config) *issuerWorld {
 	return w
 }
 
-// reports waits until the findings have a text; "" for none.
+// reports waits until the findings contain a text; "": until there are no findings.
 func (w *issuerWorld) reports(want string) {
 	w.Helper()
 	poll.NoError(w, "the findings have "+want, poll.Limit, func() error {
@@ -106,8 +106,8 @@ func TestIssuers_ProblemsOfKeysAreFindingsOfThePolicy(t *testing.T) {
 	w.reports("")
 }
 
-// A policy that names a missing object lets no token in: without its CA, everyone could be the
-// issuer's server.
+// A policy that names a missing object lets no token in. Without the issuer's CA, for example, any
+// server could pose as the issuer.
 func TestIssuers_MissingObjectsCloseThePolicy(t *testing.T) {
 	world := store.New()
 	put := func(o store.Op) { apply(t, world, o) }

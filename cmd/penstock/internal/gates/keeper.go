@@ -37,12 +37,12 @@ type Config struct {
 	Now   func() time.Time
 	// Fetch configures how keys of JSON Web Tokens are fetched. The zero value fetches none.
 	Fetch jwks.Config
-	// Drain is how long a Gateway's proxies may ask about a policy after the Gateway's last route
-	// with the policy is removed.
+	// Drain is how long a Gateway's proxies may ask about a policy after its last route there was
+	// removed.
 	Drain time.Duration
 }
 
-// Keeper keeps a Table current.
+// Keeper keeps a Table equal to the store.
 type Keeper struct {
 	cfg     Config
 	table   *authz.Table
@@ -52,13 +52,13 @@ type Keeper struct {
 	follow sync.Mutex
 
 	mu    sync.Mutex
-	gates map[string][]string // Gateways by policy
+	gates map[string][]string // Gateways, by policy
 	left  map[use]time.Time
 }
 
 type use struct{ gateway, policy string }
 
-// New makes a Keeper. Its Table decides nothing before Run.
+// New makes a Keeper. Its Table makes no decisions before Run.
 func New(cfg Config) *Keeper {
 	return &Keeper{cfg: cfg, table: authz.NewTable(), sub: cfg.Store.Subscribe(), gates: map[string][]string{},
 		left: map[use]time.Time{}, issuers: newIssuers(cfg)}
@@ -163,7 +163,7 @@ func KeyOf(view *store.View, id string) *authz.Key {
 		Created: o.CreationTimestamp.Time, Caller: objectid.Join(o.Namespace, cmp.Or(o.Spec.Owner, o.Name)),
 		Objective: o.Spec.Objective, Disabled: o.Spec.Disabled, Groups: o.Spec.Groups, Models: o.Spec.Models}
 	if o.Spec.Pools != nil {
-		out.Pools = []string{} // not nil: an empty list permits no pool
+		out.Pools = []string{} // not nil, because an empty list permits no pool
 	}
 	for _, p := range o.Spec.Pools {
 		pool := objectid.Target{Pool: objectid.Pool{Namespace: cmp.Or(p.Namespace, o.Namespace), Name: p.Name},
@@ -187,14 +187,14 @@ func PolicyOf(view *store.View, id string) *authz.Policy {
 	if !ok {
 		return nil
 	}
-	selector, namespaces, err := access.Selector(o) // the policy's report has the error
+	selector, namespaces, err := access.Selector(o) // the policy's report states the error
 	return &authz.Policy{Namespaces: namespaces, Selector: selector, ByModel: o.Spec.ByModel, JWT: ruleOf(view, o),
 		Closed:  o.Spec.Closed != 0 || err != nil && o.Spec.JWT == nil,
 		Watches: o.Spec.Revoke == v1alpha1.RevokeImmediately}
 }
 
-// report reports the hashes of a key that have no effect: they let no request in, or an older key
-// with the same hash takes precedence.
+// report reports the hashes of a key that have no effect: invalid ones, and those of older keys,
+// which take precedence. It also reports limits of the key that a policy ignores.
 func (k *Keeper) report(view *store.View, id string) {
 	source := status.Instance(status.Keys, id)
 	o, ok := store.APIKeys.Get(view, id)

@@ -21,8 +21,8 @@ const (
 	maxAnswer, maxQuestions = 256 << 10, 32
 )
 
-// Asked returns the picks of all processes. A question is an item that stays published until its
-// answers arrive. Answers are items, too.
+// Asked returns the picks of all processes. A question is an item that stays published until the
+// answers, which are items too, have arrived.
 type Asked struct {
 	questions, answers *channel.Topic
 	peers              *channel.Mirror[json.RawMessage]
@@ -33,8 +33,7 @@ type Asked struct {
 	answered chan struct{}
 }
 
-// NewAsked makes an Asked. Once the channel runs, it calls the parameter picks for this process's
-// picks.
+// NewAsked makes an Asked. picks returns this process's picks; it is called once the channel runs.
 func NewAsked(c *channel.Channel, picks func(picker.Picks) []*picker.Record) *Asked {
 	a := &Asked{questions: c.Topic("questions"), answers: c.Topic("answers"), picks: picks, open: map[string]bool{},
 		answered: make(chan struct{})}

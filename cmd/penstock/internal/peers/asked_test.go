@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// Answers about picks and gateways' responses (Answers) once had one topic: each question logged an
+// Answers about picks and the findings of Answers once shared a topic, so each question logged an
 // update without effect.
 func TestExplain_PicksOfAPeerAreNoErrorInTheLog(t *testing.T) {
 	other := startPublisher(t)
@@ -39,7 +39,7 @@ func TestExplain_PicksOfAPeerAreNoErrorInTheLog(t *testing.T) {
 	if len(records) != 1 || records[0].Picker != "other" || silent != 0 {
 		t.Fatalf("records %v of the peer, %d silent, want 1 of other, and 0", records, silent)
 	}
-	// updates are logged before their acknowledgement
+	// updates are logged before they are acknowledged
 	if err := other.Topic("answers").Acknowledged(t.Context()); err != nil {
 		t.Fatal(err)
 	}

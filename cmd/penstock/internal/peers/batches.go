@@ -17,11 +17,11 @@ const batchDelay = 20 * time.Millisecond
 type batchLimits struct {
 	delay time.Duration
 	ttl   time.Duration
-	most  int // bounds the published bytes; 0: no limit
+	most  int // bound of the published bytes; 0: none
 }
 
 // batches publishes facts as items, and retracts each item after a time. A process that connects
-// later does not receive the item.
+// later does not receive it.
 type batches struct {
 	topic  *channel.Topic
 	limits batchLimits

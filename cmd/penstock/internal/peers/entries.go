@@ -8,23 +8,23 @@ import (
 )
 
 const (
-	// entriesDelay is short, because picks of full pools wait for ends of requests
+	// entriesDelay is short, because picks of full pools wait until requests end
 	// (picker.Config.EndWait).
 	entriesDelay = 2 * time.Millisecond
 	entriesTTL   = 5 * time.Second
-	// An entry beyond maxWaiting is dropped. Its lease then ends only by expiry.
+	// Entries beyond maxWaiting are dropped. Their leases end by expiry.
 	maxWaiting = 100_000
 )
 
-// Entries publishes access log entries of requests that another process picked for, because an
-// Envoy's workers log to any process. Without these entries a picker would count requests that have
-// ended, until an idle pool seems full.
+// Entries publishes access log entries of requests for which another process picked, because an
+// Envoy's workers log to any process. Otherwise a picker would count ended requests until an idle
+// pool seems full.
 type Entries struct {
 	*lists[accesslog.Entry]
 	channel *channel.Channel
 }
 
-// NewEntries makes an Entries. It calls the function log with the entries that peers publish.
+// NewEntries makes an Entries. log receives the entries that peers publish.
 func NewEntries(c *channel.Channel, log func(accesslog.Entry)) *Entries {
 	limits := batchLimits{delay: entriesDelay, ttl: entriesTTL}
 	return &Entries{newLists(c.Topic("entries"), limits, maxWaiting, func(entries []accesslog.Entry) error {

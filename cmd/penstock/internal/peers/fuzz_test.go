@@ -19,8 +19,8 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// FuzzFacts_HostileValuesAreBounded: no item of a peer on any topic causes a panic; counts stay
-// counts, and retracted items are gone.
+// FuzzFacts_HostileValuesAreBounded publishes any item on all topics of a peer. Nothing may panic,
+// counts must stay counts, and retracted items must be gone.
 func FuzzFacts_HostileValuesAreBounded(f *testing.F) {
 	for _, s := range [][2]string{
 		{"default/gw", "3"}, {"default/gw", "-3"}, {"default/gw", "9223372036854775807"}, {"10.0.0.1:80", "4"},
@@ -49,7 +49,7 @@ func FuzzFacts_HostileValuesAreBounded(f *testing.F) {
 	}
 	w := newFuzzWorld(f)
 	f.Fuzz(func(t *testing.T, key string, value []byte) {
-		key = strings.ToValidUTF8(key, "?") // protobuf sends no other text
+		key = strings.ToValidUTF8(key, "?") // protobuf sends only valid UTF-8
 		w.publish(t, channel.Item{Key: key, Value: value})
 		if n := w.proxies.Elsewhere(); n < 0 || n > math.MaxInt32 {
 			t.Errorf("%d Envoys elsewhere, want at least 0 and at most %d", n, math.MaxInt32)
@@ -119,7 +119,7 @@ type fuzzWorld struct {
 type fuzzCounter struct {
 	loads    *endpoint.Registry
 	index    *prefix.Index
-	learned  []picker.Sent // their chains are no longer valid
+	learned  []picker.Sent // their chains must not be read later
 	sessions []picker.Session
 	hosts    hostRecorder
 }
@@ -171,7 +171,7 @@ func newFuzzWorld(f *testing.F) *fuzzWorld {
 	return w
 }
 
-// publish returns when an item is in effect on every topic.
+// publish returns once an item is in effect on every topic.
 func (w *fuzzWorld) publish(t *testing.T, it channel.Item) {
 	w.entries, w.counter.learned, w.counter.sessions = nil, nil, nil
 	clear(w.counter.hosts)

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// hostsTTL is longer than a reconnection. It is shorter than the time between lookups, because
-	// the next lookup outdates a change.
+	// hostsTTL is longer than a reconnection takes, and shorter than the time between lookups,
+	// because a lookup outdates it.
 	hostsTTL         = 5 * time.Second
 	maxHostAddresses = 256
 )
@@ -22,10 +22,10 @@ type HostLearner interface {
 }
 
 // Hosts publishes changed addresses of host names. Otherwise one process's picker would name
-// addresses that another process's Envoys lack until that process looks up the name.
+// addresses that Envoys of another process lack until its own next lookup.
 type Hosts struct{ topic *channel.Topic }
 
-// NewHosts makes a Hosts. It calls the function learner once the channel runs.
+// NewHosts makes a Hosts. learner is called once the channel runs.
 func NewHosts(c *channel.Channel, learner func() HostLearner) *Hosts {
 	h := &Hosts{topic: c.Topic("hosts")}
 	h.topic.Subscribe(eachItem(func(it channel.Item) error {

@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// hostRecorder has a process's learned addresses. It is read after the last delivery.
+// hostRecorder records a process's learned addresses. Read it after the last delivery.
 type hostRecorder map[string][]string
 
 func (h hostRecorder) Learn(name string, addresses []string) error {

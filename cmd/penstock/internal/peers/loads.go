@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// loadsRetention is how long a peer's requests count after its connection is lost. Meanwhile,
-	// Envoys report each request to another process, which then counts it.
+	// loadsRetention is how long a peer's requests count after its connection is lost. Meanwhile
+	// Envoys report them to another process, which then counts them.
 	loadsRetention = 2 * time.Second
 	// loadsInterval is the minimum time between publications.
 	loadsInterval = 5 * time.Millisecond
 	ownerKey      = "owner"
-	// answerKey, followed by an owner's name, is the key of the owner's last claim that this
-	// process has counted.
+	// claimKey is the key of a claim. answerKey, followed by an owner's name, is the key of that
+	// owner's last claim that this process has counted.
 	claimKey, answerKey = "claim", "answer "
-	// headersKey, followed by a server's address, is the key of the times to headers that a process
-	// learned from the server.
+	// headersKey, followed by a server's address, is the key of its times to headers, as this
+	// process has learned them.
 	headersKey    = "headers "
 	answerTimeout = 750 * time.Millisecond
 )
@@ -39,16 +39,16 @@ type LoadCounter interface {
 	Loads() *endpoint.Registry
 }
 
-// Loads publishes which pickers exist. It also publishes, by endpoint, a process's requests in
-// flight and times to headers. So costs and limits count the requests of all processes. It
-// implements picker.Peers.
+// Loads publishes that this process's picker exists and, by endpoint, its requests in flight and
+// times to headers. So costs and limits count the requests of all processes. It implements
+// picker.Peers.
 type Loads struct {
 	topic   *channel.Topic
 	peers   *channel.Mirror[load]
 	counter LoadCounter
 	others  atomic.Int64
 
-	mu sync.Mutex // held from reading counts until they are published, so that old counts never replace newer ones
+	mu sync.Mutex // held while counts are read and published, so that old ones never replace newer ones
 
 	claims   sync.Mutex
 	claim    uint64
@@ -64,7 +64,7 @@ type load struct {
 	headers *endpoint.HeaderLimits
 }
 
-// loadKind is the first byte of an item's value. The rest is decimal numbers, separated by spaces.
+// loadKind is the first byte of an item's value. Decimal numbers follow, separated by spaces.
 type loadKind byte
 
 const (
@@ -84,7 +84,8 @@ func NewLoads(c *channel.Channel) *Loads {
 	l.peers = channel.NewMirror(l.topic, channel.MirrorConfig[load]{
 		Decode: decodeLoad, Retention: loadsRetention, Changed: l.changed,
 	})
-	// Without subscribers nothing was published, and changes have accumulated.
+	// The first subscriber needs all changes so far, because nothing is published without
+	// subscribers.
 	l.topic.Snapshot(func() []channel.Item {
 		l.publish()
 		return nil
@@ -121,10 +122,10 @@ func (l *Loads) Order() (others int, first bool) {
 	return others, true
 }
 
-// Settle publishes this process's counts, then a claim, and waits for the answers of all peers. A
-// peer answers after it has published its counts. So if several processes take the last slots at
-// once, the process that counts last detects this. Acknowledgements do not suffice, because they
-// overtake the counts.
+// Settle publishes this process's counts, then a claim, and waits for all peers' answers. A peer
+// answers after it has published its own counts. So if several processes take the last slots at
+// once, the last one to count detects it. Acknowledgements would not do, because they overtake the
+// counts.
 func (l *Loads) Settle(ctx context.Context) {
 	l.publish()
 	claim := l.publishClaim()
@@ -202,7 +203,7 @@ func (l *Loads) settle(changes []channel.Change[load]) {
 	}
 }
 
-// changed publishes this process's counts before its answers to claims.
+// changed answers peers' claims after it has published this process's counts.
 func (l *Loads) changed(changes []channel.Change[load]) {
 	defer l.settle(changes)
 	defer l.publish()

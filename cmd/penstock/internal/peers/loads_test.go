@@ -24,7 +24,7 @@ import (
 
 const limited = "10.0.0.1:80"
 
-// startPickers starts processes with a picker each, for a pool with one endpoint that takes limit
+// startPickers starts processes, each with a picker for a pool with one endpoint, which takes limit
 // requests.
 func startPickers(t *testing.T, n int, limit int32) (pickers []*picker.Picker, loads []*Loads, stop []func()) {
 	t.Helper()
@@ -33,7 +33,7 @@ func startPickers(t *testing.T, n int, limit int32) (pickers []*picker.Picker, l
 			Endpoints: []endpoint.Spec{{Addr: netip.MustParseAddrPort(limited)}}})
 }
 
-// startPools starts processes with a picker each, for a pool.
+// startPools starts processes, each with a picker for a pool.
 func startPools(t *testing.T, n int, pool picker.Pool) (pickers []*picker.Picker, loads []*Loads, stop []func()) {
 	t.Helper()
 	listeners := make([]net.Listener, n)
@@ -55,7 +55,7 @@ func startPools(t *testing.T, n int, pool picker.Pool) (pickers []*picker.Picker
 	return pickers, loads, stop
 }
 
-// sharing publishes the shared facts of pickers.
+// sharing implements picker.Sharing by publishing.
 type sharing struct {
 	picks    *Picks
 	sessions *Sessions
@@ -68,11 +68,11 @@ func (s sharing) Page(addr netip.AddrPort, page uint64, r endpoint.Reading) {
 	s.pages.Add(addr, page, r)
 }
 
-// startPicker starts a process with a picker that serves its peers at a listener.
+// startPicker starts a process with a picker. Peers reach it at a listener.
 func startPicker(t *testing.T, l net.Listener, addresses []string, pool picker.Pool) (p *picker.Picker, share *Loads,
 	end func()) {
 	t.Helper()
-	// Settle is long, too: a slow machine is no frozen peer.
+	// The timeout is long, because a slow machine must not look like a frozen peer.
 	c := channel.New(channel.Config{Peers: addresses, AckTimeout: time.Minute})
 	share = NewLoads(c)
 	shared := NewPicks(c, func() Caches { return p })
@@ -109,8 +109,8 @@ func pick(t *testing.T, p *picker.Picker) string {
 	return a.Lease.String()
 }
 
-// Clients of two Gateways' Envoys send at once, and each Envoy uses another process. A round that
-// begins before all processes know that the last one ended may leave a place free.
+// Clients of two Gateways send at once, and each Gateway's Envoy calls another process. A place may
+// stay free in a round that begins before all processes know the end of the previous one.
 func TestLimit_HoldsForConcurrentPicksOfSeveralProcesses(t *testing.T) {
 	const limit = 5
 	pickers, _, _ := startPickers(t, 3, limit)
@@ -164,8 +164,8 @@ func TestLimit_CountsOfPeerThatIsGoneEnd(t *testing.T) {
 	}
 }
 
-// One process's knowledge of a server's headers limits the streams of all, even of one that starts
-// later.
+// One process's experience with a server's headers limits the streams of all, even of a process
+// that starts later.
 func TestFrozen_LimitsForHeadersAreShared(t *testing.T) {
 	pickers, loads, _ := startPickers(t, 2, 0)
 	addr := netip.MustParseAddrPort(limited)

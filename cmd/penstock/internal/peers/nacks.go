@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
-// nackRetention is how long the NACKs of a lost process's Envoys stay. Meanwhile the Envoys connect
-// to another process, and send them again.
+// nackRetention is how long the NACKs of a lost process's Envoys stay: the Envoys connect to
+// another process and send them again.
 const nackRetention = time.Minute
 
 // NACKs puts Envoys' NACKs on the board, with one source for each Envoy. It publishes them for the

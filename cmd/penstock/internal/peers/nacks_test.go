@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// publisher is another process that publishes a test's items.
+// publisher is another process, whose items the test publishes.
 type publisher struct {
 	*channel.Channel
 	address string
@@ -37,7 +37,8 @@ func serve(t testing.TB, c *channel.Channel) (address string, stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// As in xds/server: by gRPC's default the peer's pings end the connection after a minute.
+	// As in xds/server: by gRPC's default, the peer's pings would end the connection after a
+	// minute.
 	pings := keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}
 	s := grpc.NewServer(grpc.KeepaliveEnforcementPolicy(pings))
 	c.Register(s)

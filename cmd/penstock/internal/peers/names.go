@@ -9,7 +9,7 @@ import (
 )
 
 // Names exchanges the endpoints that each process's picker names, as a digest for each pool. Envoy
-// may lose an endpoint only when no picker names it any more.
+// may drop an endpoint only once no picker names it.
 type Names struct {
 	topic     *channel.Topic
 	elsewhere *channel.Mirror[string]
@@ -72,8 +72,8 @@ func (n *Names) Behind(pool objectid.Target, digest string) (peers []string) {
 	return peers
 }
 
-// MarkLate excludes peers from Behind until they publish again, so that this process waits for a
-// frozen peer only once.
+// MarkLate excludes peers from Behind until they publish again. So this process waits for a frozen
+// peer only once.
 func (n *Names) MarkLate(peers ...string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 
 const (
 	pagesTTL = 200 * time.Millisecond
-	// Each process reads pages beyond maxPages itself.
+	// Pages beyond maxPages are not published; each process reads them.
 	maxPages = 1024
 )
 
@@ -39,7 +39,7 @@ type page struct {
 	Reading endpoint.Reading `json:"r"`
 }
 
-// NewPages makes a Pages. It calls the function reader once the channel runs.
+// NewPages makes a Pages. reader is called once the channel runs.
 func NewPages(c *channel.Channel, reader func() PageReader) *Pages {
 	p := &Pages{reader: reader}
 	p.seen.Store(1)

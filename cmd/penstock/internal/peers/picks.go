@@ -18,8 +18,8 @@ import (
 
 const (
 	picksTTL = time.Second
-	// maxBatch bounds the picks of a batch, in bytes. maxPublished bounds all published picks.
-	// Picks reach maxPublished at 12 MiB a second.
+	// maxBatch bounds the picks of a batch, and maxPublished all published picks, in bytes. A rate
+	// of 12 MiB a second reaches maxPublished.
 	maxBatch, maxPublished = 256 << 10, 4 << 20
 	// maxSnapshot bounds the prefixes that a starting process receives, in bytes.
 	maxSnapshot = 8 << 20
@@ -33,8 +33,8 @@ type Caches interface {
 	Restore(server netip.AddrPort, snapshot []byte) error
 }
 
-// Picks publishes the prompts and adapters sent to servers, so all processes pick with the same
-// knowledge.
+// Picks publishes the prompts and adapters that were sent to servers, so that all processes pick
+// with the same knowledge.
 type Picks struct {
 	*batches
 	caches func() Caches
@@ -44,7 +44,7 @@ type Picks struct {
 	waiting []byte
 }
 
-// NewPicks makes a Picks. It calls the function caches once the channel runs.
+// NewPicks makes a Picks. caches is called once the channel runs.
 func NewPicks(c *channel.Channel, caches func() Caches) *Picks {
 	p := &Picks{caches: caches}
 	p.batches = newBatches(c.Topic("picks"), batchLimits{batchDelay, picksTTL, maxPublished}, p.take)
@@ -127,11 +127,12 @@ func (p *Picks) take() []byte {
 	return value
 }
 
-// A pick has: length of address, address, port, adapter hash, slots, number of blocks, blocks,
-// length and name of pool, length and name of sender.
+// A pick has, in this order: length of address, address, port, adapter hash, slots, number of
+// blocks, blocks, length and name of pool, length and name of sender. sentBytes is its size without
+// blocks and names.
 const sentBytes = 1 + 16 + 2 + 8 + 1 + 2 + 2 + 1
 
-// A denied pick has deniedSlots in the place of slots, and no adapter.
+// deniedSlots replaces slots in a denied pick, which has no adapter.
 const deniedSlots = 255
 
 const maxPoolName, maxSenderName = 1 << 10, 255

@@ -22,7 +22,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// eight is a pool of eight servers without pages.
+// eight is a pool of eight servers without metrics pages.
 func eight() picker.Pool {
 	pool := picker.Pool{ID: objectid.MustParseTarget("ns/pool"), Strategy: "load", Body: picker.BodyPrompts,
 		Metrics: endpoint.Metrics{Off: true}}
@@ -34,7 +34,7 @@ func eight() picker.Pool {
 	return pool
 }
 
-// prompt returns a request with a prompt of 4,096 tokens, another one for each number.
+// prompt returns a request with a prompt of 4,096 tokens, which differs for each number.
 func prompt(number int) *extproc.Request {
 	const tokens = 4096
 	r := &extproc.Request{Pool: "ns/pool", Headers: &extproc.Message{},
@@ -45,7 +45,7 @@ func prompt(number int) *extproc.Request {
 	return r
 }
 
-// view has a picker's counts at each server, and its view of the cache there.
+// view is a picker's counts for a server, and its view of the server's cache.
 type view struct {
 	InFlight, Unread int64
 	Blocks           string // sorted
@@ -65,7 +65,7 @@ func viewOf(p *picker.Picker) map[string]view {
 	return out
 }
 
-// agree waits until all pickers have the same view, and returns it.
+// agree waits until all pickers have equal views, and returns them.
 func agree(t *testing.T, what string, pickers ...*picker.Picker) map[string]view {
 	t.Helper()
 	var want map[string]view
@@ -97,8 +97,8 @@ func TestPeers_EachPickerCountsWhatAllHaveSent(t *testing.T) {
 				v.Unread, 5*4096)
 		}
 	}
-	// The other picker sends a prompt to the server that has it cached. By load alone, one in eight
-	// would go there.
+	// The other picker sends a prompt to the server that has it cached. By load alone, only one in
+	// eight would go there.
 	same := 0
 	for i := range 40 {
 		a := pickers[1].Pick(t.Context(), prompt(i))
@@ -110,7 +110,7 @@ func TestPeers_EachPickerCountsWhatAllHaveSent(t *testing.T) {
 	if same < 38 {
 		t.Errorf("%d of 40 prompts went to the server that has them cached, want at least 38", same)
 	}
-	// First tokens end a backlog, ends a request in flight.
+	// A first token ends a backlog, and an end ends a request in flight.
 	for i, lease := range leases {
 		pickers[0].LogOwn(accesslog.Entry{Lease: lease, Open: i%2 == 0, Body: true, Served: served[i], Status: 200})
 	}
@@ -160,7 +160,7 @@ func TestPeers_ProcessThatStartsHasWhatTheOthersKnow(t *testing.T) {
 	}
 	first, _, _ := startPicker(t, listeners[0], addresses, eight())
 	served := map[int]string{}
-	for i := range 200 { // before there is a peer
+	for i := range 200 { // before a peer exists
 		served[i] = first.Pick(t.Context(), prompt(i)).Endpoints.String()
 	}
 	second, _, stop := startPicker(t, listeners[1], addresses, eight())

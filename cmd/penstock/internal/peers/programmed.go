@@ -32,13 +32,13 @@ type ProgrammedConfig struct {
 	// Policies describes the AccessPolicies in force at a gateway. Its result is equal in every
 	// process. nil: none.
 	Policies func(gateway string) string
-	// Changed is called when Delivered may return another result for a gateway.
+	// Changed is called when the result of Delivered for a gateway may have changed.
 	Changed func(gateway string)
 	Log     *slog.Logger
 }
 
-// state is a Gateway's generation and a digest of its listeners and of the AccessPolicies in force
-// there. It is equal in every process. A ListenerSet or an AccessPolicy changes only the digest.
+// state is a Gateway's generation with a digest of its listeners and AccessPolicies in force. It is
+// equal in every process. A change of a ListenerSet or an AccessPolicy changes only the digest.
 type state struct {
 	generation int64
 	listeners  string
@@ -81,8 +81,8 @@ func NewProgrammed(cfg ProgrammedConfig) *Programmed {
 	return p
 }
 
-// Expect sets a gateway's current generation, and reads its listeners and policies, which may have
-// changed. Envoys have the generation once they have acknowledged these listeners and all routes.
+// Expect sets a gateway's current generation, and reads its listeners and policies again. Envoys
+// have the generation once they have acknowledged these listeners and all routes.
 func (p *Programmed) Expect(gateway string, generation int64) {
 	listeners := p.listeners(gateway)
 	p.mu.Lock()
@@ -147,7 +147,8 @@ func (p *Programmed) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// wait counts a rejected resource as delivered, because NACKs.Rejected reports it.
+// wait waits until Envoys have answered for all resources. A rejected resource counts, because
+// NACKs.Rejected reports it.
 func (p *Programmed) wait(ctx context.Context, gateway string, newest state) {
 	must := p.cfg.Resources(gateway)
 	for _, ref := range must {
@@ -158,7 +159,7 @@ func (p *Programmed) wait(ctx context.Context, gateway string, newest state) {
 	if !p.ack(ctx, gateway, newest) {
 		return
 	}
-	if len(must) > 0 { // without resources, Envoys have nothing to acknowledge
+	if len(must) > 0 { // a gateway without resources is not logged
 		p.cfg.Log.Info("gateway programmed by the proxies connected here", "gateway", gateway, "generation",
 			newest.generation)
 	}

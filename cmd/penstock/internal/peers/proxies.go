@@ -19,8 +19,8 @@ type Proxies struct {
 	changed chan struct{}
 }
 
-// NewProxies makes a Proxies. While the channel runs, changed is called when a gateway's number of
-// Envoys changes; it may be nil.
+// NewProxies makes a Proxies. changed, which may be nil, is called while the channel runs, when a
+// gateway's number of Envoys changes.
 func NewProxies(c *channel.Channel, changed func(gateway string)) *Proxies {
 	p := &Proxies{topic: c.Topic("proxies"), observe: changed, own: map[string]int{}, changed: make(chan struct{})}
 	p.elsewhere = channel.NewMirror(p.topic, channel.MirrorConfig[int]{
@@ -76,8 +76,8 @@ func (p *Proxies) Elsewhere() (n int) {
 	return n
 }
 
-// Reachable returns when an Envoy is connected to this process or a peer. The result waited reports
-// whether the call had to wait.
+// Reachable returns once an Envoy is connected to this process or a peer. waited reports whether
+// that took time.
 func (p *Proxies) Reachable(ctx context.Context) (waited bool, err error) {
 	for {
 		p.mu.Lock()

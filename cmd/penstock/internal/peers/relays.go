@@ -30,13 +30,13 @@ type Relays struct {
 
 type published struct {
 	report.Report
-	// NoAnswer is why the remote picker does not respond; "" if picks fail for another reason.
+	// NoAnswer is why the remote picker does not respond; "": picks fail for another reason.
 	NoAnswer string `json:"noAnswer,omitempty"`
 }
 
-// NewRelays makes a Relays. It calls the function down with the reason why a pool's remote picker
-// does not respond, and with "" when the picker responds again. The parameter source is "relay" for
-// this process, and differs for each peer. down must not call the Relays.
+// NewRelays makes a Relays. down receives why a pool's remote picker does not respond, or "" when
+// it responds again. source is "relay" for this process, and differs for each peer. down must not
+// call the Relays.
 func NewRelays(b *status.Board, c *channel.Channel, down func(pool objectid.Target, source, why string)) *Relays {
 	r := &Relays{board: b, down: down, topic: c.Topic("relays"), pools: map[objectid.Target]*model.Pool{},
 		troubles: map[objectid.Target]picker.RelayFailure{}}
@@ -90,7 +90,7 @@ func (r *Relays) Follow(pools []translator.PickerPool, gone []objectid.Target) {
 	}
 }
 
-// r.mu is held.
+// The caller holds r.mu.
 func (r *Relays) drop(name objectid.Target) {
 	delete(r.pools, name)
 	if _, ok := r.troubles[name]; ok {
@@ -98,7 +98,7 @@ func (r *Relays) drop(name objectid.Target) {
 	}
 }
 
-// r.mu is held.
+// The caller holds r.mu.
 func (r *Relays) resolve(name objectid.Target) {
 	delete(r.troubles, name)
 	r.board.Replace(relaySource(name))
@@ -106,7 +106,7 @@ func (r *Relays) resolve(name objectid.Target) {
 	r.topic.Retract(name.String())
 }
 
-// Trouble sets why a pool's picks fail; a zero t means that they succeed.
+// Trouble sets why a pool's picks fail. The zero t means that they succeed.
 func (r *Relays) Trouble(name objectid.Target, t picker.RelayFailure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,7 +123,7 @@ func (r *Relays) Trouble(name objectid.Target, t picker.RelayFailure) {
 
 func relaySource(pool objectid.Target) string { return status.Instance(status.Relay, pool.String()) }
 
-// r.mu is held.
+// The caller holds r.mu.
 func (r *Relays) report(pool *model.Pool, t picker.RelayFailure) {
 	f := outsideFinding(pool, t)
 	if t.NoAnswer != "" {

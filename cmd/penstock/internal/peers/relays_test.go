@@ -39,7 +39,7 @@ func (r *relayed) noteDown(pool objectid.Target, source, why string) {
 	}
 }
 
-// isDown waits until the picker is down at a number of sources, for a reason.
+// isDown waits until this many sources report the picker as down for this reason.
 func (r *relayed) isDown(t *testing.T, sources int, why string) {
 	t.Helper()
 	poll.Until(t, fmt.Sprintf("the picker is down at %d sources", sources), func() bool {
@@ -86,7 +86,7 @@ func startRelayed(t *testing.T, l net.Listener, peers ...string) *relayed {
 	return r
 }
 
-// reports waits until the findings of the import contain a text; "": until there is no finding.
+// reports waits until the import's findings contain a text; "": until it has none.
 func (r *relayed) reports(t *testing.T, want string) {
 	t.Helper()
 	poll.Until(t, fmt.Sprintf("the findings contain %q", want), func() bool {
@@ -96,8 +96,7 @@ func (r *relayed) reports(t *testing.T, want string) {
 	})
 }
 
-// An Envoy uses any process for a pick, and on Kubernetes another one may write the import's
-// status.
+// An Envoy may call any process for a pick, and another process may write the import's status.
 func TestInferencePoolImport_RelayFailureReachesAllProcesses(t *testing.T) {
 	listen := func() net.Listener {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

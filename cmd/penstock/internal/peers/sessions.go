@@ -9,7 +9,7 @@ import (
 
 const (
 	sessionsTTL = time.Second
-	// For sessions beyond maxSessions, other processes may pick other endpoints.
+	// Sessions beyond maxSessions are not published, so other processes may pick other endpoints.
 	maxSessions = 1 << 14
 )
 
@@ -19,11 +19,11 @@ type SessionKeeper interface {
 	Sessions(f func(picker.Session) bool)
 }
 
-// Sessions publishes the endpoints of sessions that clients name by an ID, so that a session keeps
-// its endpoint, whichever process picks.
+// Sessions publishes the endpoints of sessions that clients name by an ID. A session so keeps its
+// endpoint whichever process picks.
 type Sessions struct{ *lists[picker.Session] }
 
-// NewSessions makes a Sessions. It calls the function keeper once the channel runs.
+// NewSessions makes a Sessions. keeper is called once the channel runs.
 func NewSessions(c *channel.Channel, keeper func() SessionKeeper) *Sessions {
 	topic, limits := c.Topic("sessions"), batchLimits{delay: batchDelay, ttl: sessionsTTL}
 	s := &Sessions{newLists(topic, limits, maxSessions, func(list []picker.Session) error {

@@ -32,7 +32,7 @@ func sessionPool() picker.Pool {
 	return pool
 }
 
-// sessionAt returns the first endpoint of a picker for a session's request.
+// sessionAt returns the endpoint that a picker prefers for a session's request.
 func sessionAt(p *picker.Picker, headers map[string]string) string {
 	for _, v := range p.Explain("ns/pool", headers).Verdicts {
 		if v.Session {
@@ -45,7 +45,8 @@ func sessionAt(p *picker.Picker, headers map[string]string) string {
 func TestSession_MovedSessionIsAtTheSameServerForAllProcesses(t *testing.T) {
 	pickers, _, _ := startPools(t, 2, sessionPool())
 	for _, headers := range []map[string]string{{"x-session-id": "user-1"}, {"cookie": "a=b; session-id=user-2"}} {
-		// By its ID, the session would begin at first. It moved to another server, as by a retry.
+		// By its ID, the session would begin at first. Then it moved to another server, as after a
+		// retry.
 		first := pickers[0].Explain("ns/pool", headers).Endpoints
 		to := netip.MustParseAddrPort("10.0.0.1:80")
 		if first == to.String() || len(first) > len(to.String()) && first[:len(to.String())] == to.String() {
@@ -79,14 +80,14 @@ func TestSession_MovedSessionIsAtTheSameServerForAllProcesses(t *testing.T) {
 	}
 }
 
-// A session of an import is in the same cluster for all processes.
+// All processes choose the same cluster for a session of an import.
 func TestSession_ClusterOfAnImportIsTheSameForAllProcesses(t *testing.T) {
 	pool := picker.Pool{ID: objectid.MustParseTarget("ns/chat@"),
 		Clusters: &picker.Clusters{Sessions: true, List: []picker.Cluster{{Name: "east"}, {Name: "west"}}}}
 	pickers, _, _ := startPools(t, 2, pool)
 	headers := map[string]string{"x-session-id": "user-1"}
 	id := schedule.SessionID([]byte("user-1"))
-	// otherwise it begins at east
+	// without this, the session begins at east
 	pickers[0].LearnSession(picker.Session{Pool: objectid.MustParseTarget("ns/chat@"), ID: id, Cluster: "west"})
 	r := requestWith(t, headers)
 	r.Pool = "ns/chat@"
@@ -103,7 +104,7 @@ func TestSession_ClusterOfAnImportIsTheSameForAllProcesses(t *testing.T) {
 	}
 }
 
-// inOrder chooses the cluster of a session, then the clusters of a list in its order.
+// inOrder chooses a session's cluster first, then a list's clusters in order.
 type inOrder struct {
 	mu       sync.Mutex
 	clusters map[objectid.Target]*picker.Clusters

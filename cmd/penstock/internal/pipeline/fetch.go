@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// fetchTimeout is how long rows wait for an object that they are the first to read. Then they
-	// are translated without the object.
+	// fetchTimeout is how long a row waits for an object that no other row has read. Then it is
+	// translated without the object.
 	fetchTimeout = 3 * time.Second
-	// fetchRounds bounds how often one change is translated again for further objects.
+	// fetchRounds bounds how often one change is translated again because of further objects.
 	fetchRounds = 5
 )
 
@@ -35,9 +35,9 @@ type Source interface {
 	Forbidden() bool
 }
 
-// Fetch makes a Source read the objects that translation begins to read, and translates again. The
-// first translation waits for all objects, because proxies would otherwise lose resources. Later,
-// only rows that read an object wait for it (graph.Engine.WaitForDemands).
+// Fetch makes a Source read the objects that translation newly reads, and then translates again.
+// The first translation waits for all objects, because proxies would otherwise lose resources.
+// Later ones hold back only the rows that read a missing object (graph.Engine.WaitForDemands).
 type Fetch struct {
 	source      Source
 	translation *Translation
@@ -55,7 +55,7 @@ func NewFetch(source Source, t *Translation, log *slog.Logger) *Fetch {
 	return &Fetch{source: source, translation: t, log: log, ready: make(chan struct{}, 1)}
 }
 
-// Ready has an element when a key that rows wait for has arrived.
+// Ready has an element when objects have arrived for which rows wait.
 func (f *Fetch) Ready() <-chan struct{} {
 	if f == nil {
 		return nil
@@ -145,7 +145,7 @@ func (f *Fetch) await(ctx context.Context, d kube.Demand, read <-chan struct{}) 
 	}
 }
 
-// request returns the keys whose objects the source already has; the other keys arrive later.
+// request returns the keys whose objects are already read. Others arrive later.
 func (f *Fetch) request(ctx context.Context, out *translator.Output) (arrived []graph.Key) {
 	keys := out.Wanted
 	if len(keys)+len(out.Unwanted) == 0 {
@@ -194,7 +194,7 @@ func (f *Fetch) again(sub *store.Subscription, c *delivery.Change, arrived []gra
 
 func (f *Fetch) flush() {
 	if err := f.source.Flush(); err != nil {
-		f.log.Error("objects that are read cannot be stored", "error", err)
+		f.log.Error("fetched objects cannot be stored", "error", err)
 	}
 }
 

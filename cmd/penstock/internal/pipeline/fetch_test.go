@@ -24,7 +24,7 @@ import (
 	"github.com/penstock-project/penstock/xds/cache"
 )
 
-// apiServer is a Source whose reads end when a test decides so.
+// apiServer is a Source whose reads end when the test lets them.
 type apiServer struct {
 	mu    sync.Mutex
 	slow  bool
@@ -56,7 +56,7 @@ func (s *apiServer) answer(secret string) {
 	close(s.reads[kube.Demand{Table: "Secret", Index: store.ByID, Key: secret}])
 }
 
-// rig is a pipeline on Kubernetes. It records the Gateways whose status changes.
+// rig is a pipeline on Kubernetes that records which Gateways' statuses change.
 type rig struct {
 	*testing.T
 	store *store.Store
@@ -87,7 +87,7 @@ func begin(t *testing.T, objects ...store.Op) *rig {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = line.Run(ctx) // its only error is that of ctx
+		_ = line.Run(ctx) // fails only when ctx ends
 	}()
 	t.Cleanup(func() { cancel(); <-done })
 	synctest.Wait()

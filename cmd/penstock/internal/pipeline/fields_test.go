@@ -24,7 +24,8 @@ import (
 	"github.com/penstock-project/penstock/xds/fleet/render"
 )
 
-// withoutEffect maps fields that may be without effect, with the fields below them, to the reasons.
+// withoutEffect lists fields that need have no effect, including the fields below them, with the
+// reasons.
 var withoutEffect = map[string]string{
 	"AccessPolicy.spec.members[]": "peer listeners exist in cluster sets: tests of translator and " +
 		"conformance/features",
@@ -72,7 +73,7 @@ var withoutEffect = map[string]string{
 	"UDPRoute.spec.rules[].name": "it identifies a rule for readers",
 }
 
-// effective are the fields below entries of withoutEffect that have an effect.
+// effective are fields below those in withoutEffect that do have an effect.
 var effective = []string{
 	"ConfigMap.data",
 	"EndpointSlice.endpoints[].addresses",
@@ -114,7 +115,7 @@ var effective = []string{
 	"ServiceImport.spec.ips", "ServiceImport.spec.ports",
 }
 
-// validValues are further values of fields whose schema does not list them.
+// validValues are valid values of fields for which the schema lists none.
 var validValues = map[string][]any{
 	"APIKey.spec.models[]":      {"team-*"},
 	"APIKey.spec.hashes[]":      {strings.Repeat("ab", sha256.Size)},
@@ -127,21 +128,21 @@ var validValues = map[string][]any{
 // maxWithoutEffect bounds withoutEffect.
 const maxWithoutEffect = 34
 
-// mostAdded bounds the objects to which a field is added that no object has.
+// mostAdded bounds how many objects a field is added to if no object has it.
 const mostAdded = 4
 
-// unread are parts of all kinds, beside the status, that no reader of files takes as input.
+// unread are the parts of every kind, in addition to the status, that are no input.
 var unread = []string{".apiVersion", ".kind", ".metadata"}
 
 var statusIsInput = []string{"InferencePoolImport", "Pod", "Service"}
 
-// Every field of every kind that is read has an effect: some valid change of it changes what
-// Envoys, fleets or pickers receive, or a finding or condition. testdata/objects and
-// testdata/fields have an object with each field.
+// Every field of every kind must have an effect: some valid change of it changes resources of
+// Envoys, fleets or pickers, or a finding or condition. testdata/objects and testdata/fields have
+// an object with each field.
 func TestFields_EachHasAnEffectOrAFinding(t *testing.T) {
 	all := schemas(t)
-	tried := map[string]int{} // by pattern: objects to which the field was added
-	has := map[string]bool{}  // by pattern: whether it has an effect; absent if no object has it
+	tried := map[string]int{} // by pattern: how many objects got the field
+	has := map[string]bool{}  // by pattern: whether the field has an effect; absent if no object has the field
 	values := maps.Clone(validValues)
 	worlds := worldsOfFields(t)
 	for _, w := range worlds {
@@ -211,7 +212,7 @@ func judge(t *testing.T, all map[string]*node, has map[string]bool) {
 	}
 }
 
-// exceptionOf is the entry of withoutEffect for a field; "" without one.
+// exceptionOf returns the entry of withoutEffect for a field; "": none.
 func exceptionOf(pattern string) (exception string) {
 	if slices.ContainsFunc(effective, func(e string) bool { return under(pattern, e) }) {
 		return ""
@@ -229,7 +230,7 @@ func under(pattern, field string) bool {
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// world is a file of objects and the objects that they refer to. fields are the file's own.
+// world is the objects of a file, and others to which they refer. fields are the file's.
 type world struct {
 	name    string
 	objects []map[string]any
@@ -254,8 +255,8 @@ func worldsOfFields(t *testing.T) (out []world) {
 	return out
 }
 
-// pattern names a place's field for all objects of a kind: "HTTPRoute.spec.hostnames[]". leaf is
-// its schema; nil if the place is below the first place of a leaf.
+// pattern names a field for all objects of a kind: "HTTPRoute.spec.hostnames[]". leaf is the schema
+// of its deepest known part, or nil for an unknown kind.
 func (w world) pattern(p place, all map[string]*node) (pattern string, leaf *node) {
 	kind, _ := w.objects[p.object]["kind"].(string)
 	n := all[kind]
@@ -273,7 +274,7 @@ func (w world) pattern(p place, all map[string]*node) (pattern string, leaf *nod
 	return pattern, n
 }
 
-// value is the value at a place, or nil.
+// value returns the value at a place, or nil.
 func (p place) value(objects []map[string]any) any {
 	var at any = objects[p.object]
 	for _, key := range p.path {
@@ -288,8 +289,8 @@ func (p place) value(objects []map[string]any) any {
 	return at
 }
 
-// changes reports whether a valid change of a field changes something. If no change of a field with
-// listed values is valid, as of one that selects a sibling, the findings are its effect.
+// changes reports whether a valid change of a field has an effect. If no change of an enumerated
+// field is valid, for example because the field selects a sibling, findings count as its effect.
 func (w world) changes(t *testing.T, p place, leaf *node, before observation, seen []any) bool {
 	t.Helper()
 	valid := false
@@ -313,7 +314,7 @@ func (w world) changes(t *testing.T, p place, leaf *node, before observation, se
 	return !valid && len(leaf.enum) > 0
 }
 
-// adds reports whether a field that an object lacks changes something.
+// adds reports whether adding a field that an object lacks has an effect.
 func (w world) adds(t *testing.T, p place, leaf *node, before observation, seen []any) bool {
 	t.Helper()
 	for _, v := range slices.Concat(leaf.enum, seen, anyValues[leaf.scalar]) {
@@ -326,13 +327,13 @@ func (w world) adds(t *testing.T, p place, leaf *node, before observation, seen 
 	return false
 }
 
-// anyValues are values by type, each valid in many fields.
+// anyValues are, by type, values that are valid in many fields.
 var anyValues = map[string][]any{
 	"string":  {"x", "7s", "example.net", "203.0.113.9", "other.example:8444", "203.0.113.0/24"},
 	"integer": {7.0, 443.0}, "boolean": {true, false},
 }
 
-// absent lists the leaves that are missing in objects with their siblings.
+// absent lists the leaves that an object lacks although it has siblings of them.
 func (w world) absent(all map[string]*node) (out []place) {
 	seen := map[string]bool{}
 	for _, p := range w.places {
@@ -377,7 +378,7 @@ func (p place) add(objects []map[string]any, value any) {
 	}
 }
 
-// alternatives are values that a field may have in place of v.
+// alternatives returns values that a field may have in place of v.
 func alternatives(v any, leaf *node, seen []any) (out []any) {
 	out = append(out, leaf.enum...)
 	out = append(out, seen...)
@@ -429,7 +430,7 @@ func (p place) leaveOut(objects []map[string]any) {
 
 type observation struct {
 	digest  [sha256.Size]byte
-	invalid []string // what the reader of files rejects
+	invalid []string // errors of the file reader
 }
 
 func observe(t *testing.T, objects []map[string]any) (out observation) {
@@ -468,7 +469,7 @@ func observe(t *testing.T, objects []map[string]any) (out observation) {
 	return out
 }
 
-// noteGates notes what the authorization service gets.
+// noteGates notes the input of the authorization service.
 func noteGates(view *store.View, note func(any)) {
 	for _, k := range store.APIKeys.All(view) {
 		note(gates.KeyOf(view, objectid.Join(k.Namespace, k.Name)))
@@ -490,7 +491,7 @@ func errorsOf(reports []report.Report) (out []string) {
 	return out
 }
 
-// membership is the input of translation for a cluster set with the members b and d.
+// membership is translation's input for a cluster set with the members b and d.
 func membership(t *testing.T) store.Op {
 	t.Helper()
 	for _, o := range readObjects(t, "base.yaml") {

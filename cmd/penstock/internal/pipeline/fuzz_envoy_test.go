@@ -27,13 +27,13 @@ const answerLimit = 9 * time.Second
 // maxAcked bounds fuzzEnvoy.acked.
 const maxAcked = 100_000
 
-// fuzzEnvoy is an Envoy with its control plane, started once, that receives the resources of all
+// fuzzEnvoy is an Envoy with its control plane. It starts once and receives the resources of all
 // executions.
 type fuzzEnvoy struct {
 	control *xdstest.Control
 	sent    []resource.Ref
 	count   int
-	acked   map[uint64]bool // digests of what Envoy has ACKed whole: most invalid objects leave the same resources
+	acked   map[uint64]bool // digests of accepted resources, because most invalid objects give the same ones
 }
 
 func startFuzzEnvoy(f testing.TB) *fuzzEnvoy {
@@ -49,7 +49,7 @@ func (e *fuzzEnvoy) start(t testing.TB) *envoytest.Envoy {
 	})
 }
 
-// check translates objects, and fails the test if Envoy rejects a part of the result.
+// check translates objects, and fails the test if Envoy rejects a resource.
 func (e *fuzzEnvoy) check(t *testing.T, objects []map[string]any) {
 	t.Helper()
 	tr, _ := translate(t, objects)
@@ -60,15 +60,15 @@ func (e *fuzzEnvoy) check(t *testing.T, objects []map[string]any) {
 	}
 }
 
-// rejects replaces all of Envoy's resources, and returns its NACKs once it has answered; "" if it
-// has ACKed all.
+// rejects replaces all of Envoy's resources, and waits for its answers. It returns the NACKs; "":
+// none.
 func (e *fuzzEnvoy) rejects(t *testing.T, now []*resource.Resource) string {
 	t.Helper()
 	digest := digestOf(now)
 	if e.acked[digest] {
 		return ""
 	}
-	// A cluster that differs each time identifies Envoy's answers to this change.
+	// A cluster with a new name identifies Envoy's answers to this change.
 	e.count++
 	mark, err := resource.New(resource.Cluster, "mark", &clusterv3.Cluster{
 		Name: "mark", ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
@@ -95,7 +95,7 @@ func (e *fuzzEnvoy) rejects(t *testing.T, now []*resource.Resource) string {
 		problems, pending = e.nacks()
 		return len(problems) > 0 || seen && !pending
 	})
-	if len(problems) > 0 { // the next execution begins with an Envoy that rejects nothing
+	if len(problems) > 0 { // the next execution needs an Envoy that rejects nothing
 		e.commit(nil)
 		poll.For(t, "Envoy has dropped what it rejected", answerLimit, func() bool {
 			left, _ := e.nacks()
@@ -118,12 +118,12 @@ func digestOf(all []*resource.Resource) uint64 {
 	return h.Sum64()
 }
 
-// nacks returns Envoy's NACKs, except for addresses that this machine cannot bind, and whether an
-// answer to anything but removals is pending.
+// nacks returns Envoy's NACKs, except for addresses that this machine cannot bind. pending reports
+// whether an answer is missing, other than to removals.
 func (e *fuzzEnvoy) nacks() (problems []string, pending bool) {
 	for _, p := range e.control.Server.Proxies() {
 		for _, t := range p.Types {
-			pending = pending || t.Pending > t.Leaving // removals wait until nothing uses them any more
+			pending = pending || t.Pending > t.Leaving // removals wait until nothing uses the resources
 			if t.Rejected > 0 && !strings.Contains(t.LastNack, "cannot bind") {
 				problems = append(problems, t.Type+": "+t.LastNack)
 			}

@@ -28,9 +28,9 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest"
 )
 
-// Input that passes our checks without a finding or a condition gets an ACK from Envoy. Each target
-// takes the objects of a file in testdata/objects, where every field that reaches Envoy is set, and
-// changes two fields.
+// Envoy must acknowledge the translation of any input without a finding or a False condition. Each
+// target takes the objects of a file in testdata/objects, which sets every field that reaches
+// Envoy, and changes two fields.
 
 func FuzzRoute_ValidIsACKed(f *testing.F)         { fuzzObjects(f, "routes.yaml") }
 func FuzzGateway_ValidIsACKed(f *testing.F)       { fuzzObjects(f, "gateways.yaml") }
@@ -38,7 +38,7 @@ func FuzzPolicy_ValidIsACKed(f *testing.F)        { fuzzObjects(f, "policies.yam
 func FuzzInferencePool_ValidIsACKed(f *testing.F) { fuzzObjects(f, "pools.yaml") }
 func FuzzService_ValidIsACKed(f *testing.F)       { fuzzObjects(f, "services.yaml") }
 
-// hostileTexts are the texts of the seeds: each is invalid in some field, and valid in another.
+// hostileTexts are seeds: each is invalid in some field and valid in another.
 var hostileTexts = []string{
 	"", "*", "/", "(", "%", "a\r\nb", ":path", "Host", "*.example.com", "99999h", "0s", "1.2.3.4", "::1", "//a/../b",
 	"%REQ(x)%", "https://*", "\\1", "(?i)\\pL{900}",
@@ -48,8 +48,8 @@ var hostileTexts = []string{
 
 var hostileNumbers = []int64{0, -1, 1, 65535, 65536, 1 << 31, 1<<31 - 1, 1 << 32, 1<<63 - 1}
 
-// fuzzObjects changes fields of the objects in a file. A place is "KIND/NAME field", with "!"
-// before it to leave the field out; any other text selects some field.
+// fuzzObjects changes fields of a file's objects. A place is "KIND/NAME field"; a "!" before it
+// removes the field. Any other text selects some field.
 func fuzzObjects(f *testing.F, name string) {
 	base, objects := readObjects(f, "base.yaml"), readObjects(f, name)
 	places := fieldsOf(objects)
@@ -74,7 +74,7 @@ func fuzzObjects(f *testing.F, name string) {
 	})
 }
 
-// FuzzCertificate_ValidIsACKed: the same for a certificate and its key, in whatever PEM.
+// FuzzCertificate_ValidIsACKed does the same with a certificate and its key, in any PEM.
 func FuzzCertificate_ValidIsACKed(f *testing.F) {
 	archive := certificateSeeds(f)
 	for i := 0; i < len(archive.Files); i += 2 {
@@ -94,7 +94,7 @@ func certificateSeeds(t testing.TB) *txtar.Archive {
 	return archive
 }
 
-// withCertificate puts a certificate and its key into all Secrets and ConfigMaps of objects.
+// withCertificate writes a certificate and its key into all Secrets and ConfigMaps.
 func withCertificate(t *testing.T, objects []map[string]any, chain, key []byte) []map[string]any {
 	t.Helper()
 	changed := clone(t, objects)
@@ -110,7 +110,7 @@ func withCertificate(t *testing.T, objects []map[string]any, chain, key []byte) 
 	return changed
 }
 
-// A starting Envoy has no last good version: each certificate of the corpus meets one.
+// A starting Envoy has no last good version, so each certificate of the corpus is also sent to one.
 func TestFuzzCertificate_SeedsAreACKedByEnvoysThatHaveJustStarted(t *testing.T) {
 	archive := certificateSeeds(t)
 	objects := slices.Concat(readObjects(t, "base.yaml"), readObjects(t, "gateways.yaml"))
@@ -139,7 +139,7 @@ func TestFuzzCertificate_SeedsAreACKedByEnvoysThatHaveJustStarted(t *testing.T) 
 	}
 }
 
-// The targets would find little if Envoy did not receive the fields that they change.
+// The targets would find little if Envoy did not get the fields that they change.
 func TestFuzzObjects_AllAreAccepted(t *testing.T) {
 	base := readObjects(t, "base.yaml")
 	for _, name := range []string{"routes.yaml", "gateways.yaml", "policies.yaml", "pools.yaml", "services.yaml"} {
@@ -160,7 +160,7 @@ func TestFuzzObjects_AllAreAccepted(t *testing.T) {
 	}
 }
 
-// translate reads objects as a user's file and translates them. It returns the reports on both.
+// translate reads objects as a user's file, and translates them. It returns the reports of both.
 func translate(t testing.TB, objects []map[string]any) (*translator.Translator, []report.Report) {
 	t.Helper()
 	done := readAll(t, objects)
@@ -172,7 +172,7 @@ type translated struct {
 	*translator.Translator
 	view *store.View
 	out  translator.Output
-	read []report.Report // of the reader
+	read []report.Report // reports of the reader
 }
 
 func readAll(t testing.TB, objects []map[string]any, own ...store.Op) (done translated) {
@@ -224,9 +224,9 @@ func (done *translated) translate(t testing.TB) {
 	}
 }
 
-// place is one field of an object that has no fields itself.
+// place is a field that has no fields of its own.
 type place struct {
-	object int      // its index
+	object int      // index of the object
 	name   string   // "KIND/NAME"
 	path   []string // keys, and indexes in decimal
 }
@@ -280,8 +280,8 @@ func sortedKeys(m map[string]any) []string {
 	return keys
 }
 
-// set replaces a field's value by one of the same type, or leaves the field out. A field that an
-// earlier change left out stays so.
+// set replaces a field's value by one of the same type, or removes the field if left is set. A
+// removed field stays removed.
 func (p place) set(objects []map[string]any, text string, number int64, left bool) {
 	var at any = objects[p.object]
 	for i, key := range p.path {

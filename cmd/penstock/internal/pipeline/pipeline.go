@@ -22,13 +22,13 @@ type Config struct {
 	Cache       *cache.Cache
 	// Fetch is nil if the store has all objects.
 	Fetch *Fetch
-	// Names is called with the host names that a translation begins and ceases to use. It must not
-	// block, and may be nil.
+	// Names is called with the host names that a translation newly uses, and those that it no
+	// longer uses. It must not block; may be nil.
 	Names func(names, gone []string)
 	// Before runs before the first translation. First runs after the first translation,
 	// before any proxy receives a response.
 	Before, First []func(context.Context)
-	// Observe is called with the seconds that a change took.
+	// Observe receives the duration of each change, in seconds.
 	Observe func(seconds float64)
 	Tracer  trace.Tracer
 	Log     *slog.Logger
@@ -86,7 +86,7 @@ func (p *Pipeline) follow(ctx context.Context, sub *store.Subscription, revision
 	for _, r := range revisions {
 		c.Objects = append(c.Objects, r.Changes...)
 	}
-	run := ctx // ends with Run, not with the change
+	run := ctx // ends with Run, because it outlives the change
 	ctx, span := p.cfg.Tracer.Start(ctx, "change", trace.WithNewRoot(), trace.WithAttributes(
 		attribute.Int64("rev", int64(view.Revision())), attribute.Int("changes", len(c.Objects))))
 	defer span.End()

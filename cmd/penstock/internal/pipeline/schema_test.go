@@ -28,8 +28,8 @@ type node struct {
 	enum   []any
 }
 
-// child is the part below a node for a key or an index, and its name in a pattern; nil below a
-// leaf.
+// child returns the part below a node for a key or an index, with its name in a pattern; nil below
+// a leaf.
 func (n *node) child(key string) (below *node, name string) {
 	switch {
 	case n.items != nil:
@@ -44,7 +44,8 @@ func (n *node) leaves(at string) iter.Seq2[string, *node] {
 	return func(yield func(string, *node) bool) { n.each(at, yield) }
 }
 
-// each calls yield with each leaf until it returns false, and reports whether it never did.
+// each calls yield with each leaf until yield returns false. It reports whether yield always
+// returned true.
 func (n *node) each(at string, yield func(string, *node) bool) bool {
 	switch {
 	case n.items != nil:
@@ -62,7 +63,7 @@ func (n *node) each(at string, yield func(string, *node) bool) bool {
 	return true
 }
 
-// schemas are the schemas of every kind that files may have, by kind: from their CRDs, or else by
+// schemas returns the schema of every kind that files may have, from its CRD or, without one, by
 // reflection.
 func schemas(t *testing.T) map[string]*node {
 	t.Helper()
@@ -82,7 +83,7 @@ func schemas(t *testing.T) map[string]*node {
 			}
 		}
 	}
-	delete(out, "PoolExport") // Penstock writes them
+	delete(out, "PoolExport") // only Penstock writes these
 	for _, table := range store.Tables() {
 		if kind := table.Kind(); out[kind] == nil && !slices.Contains(derivedKinds, kind) {
 			out[kind] = ofType(reflect.TypeOf(table.New()).Elem())

@@ -31,18 +31,17 @@ func (t *Translation) Update(view *store.View, changes []store.Change, arrived .
 	return t.t.Update(view, changes, arrived...)
 }
 
-// WaitForDemands makes rows of later translations wait for objects that no row has read before.
+// WaitForDemands makes rows of later translations wait for objects that no row has read yet.
 func (t *Translation) WaitForDemands() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.t.WaitForDemands()
 }
 
-// Stuck reports whether a change has been in translation or delivery for StuckAfter without
-// computing a row.
+// Stuck reports whether a change has computed no row for StuckAfter in translation or delivery.
 func (t *Translation) Stuck() bool { return t.watch.stuck.Load() }
 
-// Read calls f with the translator, which f must not keep.
+// Read calls f with the translator. f must not keep it.
 func (t *Translation) Read(f func(*translator.Translator)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

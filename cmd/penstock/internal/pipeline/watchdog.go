@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// StuckAfter is how long a change may be in translation or delivery without computing a row. A slow
-// translation of many objects computes rows all the time.
+// StuckAfter is how long a change may take in translation or delivery without computing a row. A
+// slow translation of many objects still computes rows all the time.
 const StuckAfter = 30 * time.Second
 
 type watchdog struct {

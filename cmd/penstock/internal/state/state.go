@@ -32,7 +32,7 @@ func Open(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("state folder: %w", err)
 	}
-	// The owner of a link could replace it, so only this user or root may own the link.
+	// The owner of a link can replace it, so the owner must be this user or root.
 	link, err := os.Lstat(dir)
 	if err != nil {
 		return fmt.Errorf("state folder: %w", err)
@@ -55,10 +55,10 @@ func Open(dir string) error {
 	return restrict(dir, info.Mode().Perm())
 }
 
-// restrict makes an empty folder private. It rejects a folder with files, which may have another
-// use.
+// restrict makes an empty folder private. A folder with files is an error, because it may have
+// another use.
 func restrict(dir string, mode fs.FileMode) error {
-	// Chmod precedes the check, so another user cannot add a file after the check.
+	// Chmod comes first, so that no other user can add a file after the check.
 	if err := os.Chmod(dir, 0o700); err != nil {
 		return fmt.Errorf("state folder: %w", err)
 	}

@@ -43,7 +43,7 @@ func initialize(dir string) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("supervisor: %w", err)
 	}
-	_ = report.Close() // the reader then sees EOF when the supervisor ends
+	_ = report.Close() // the reader then gets EOF when the supervisor ends
 	for {
 		var status syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &status, 0, nil)
@@ -59,8 +59,8 @@ func initialize(dir string) error {
 	}
 }
 
-// watches raises the kernel's limit of inotify instances per user, which stays raised after the
-// lab. Envoy crashes at the limit, and the default of 128 is too low for fifty pods.
+// watches raises the kernel's limit of inotify instances per user for good. Envoy crashes at the
+// limit, and the default of 128 is too low for fifty pods.
 func watches() {
 	const file, enough = "/proc/sys/fs/inotify/max_user_instances", 8192
 	text, err := os.ReadFile(file)
@@ -68,7 +68,7 @@ func watches() {
 		return
 	}
 	if n, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && n < enough {
-		_ = os.WriteFile(file, []byte(strconv.Itoa(enough)), 0) // needs root; small labs work without
+		_ = os.WriteFile(file, []byte(strconv.Itoa(enough)), 0) // fails without root; small labs work anyway
 	}
 }
 

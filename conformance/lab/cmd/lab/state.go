@@ -65,7 +65,7 @@ func (s state) save() error {
 	return nil
 }
 
-// PIDs are reused, so alive also checks the command line.
+// alive also checks the command line, because PIDs are reused.
 func (s state) alive() bool {
 	if s.PID == 0 {
 		return false

@@ -153,8 +153,8 @@ func needsNft() error {
 	return nil
 }
 
-// start starts the lab's PID 1. The result ready delivers one report. Closing lifeline ends the lab
-// if s has Lifeline. The channel wait delivers the exit of PID 1.
+// start starts the lab's PID 1. ready delivers one report. Closing lifeline ends the lab if
+// s.Lifeline is set. wait delivers the exit of PID 1.
 func (s *state) start() (ready io.Reader, lifeline io.Closer, wait <-chan error, err error) {
 	log, err := os.Create(s.log())
 	if err != nil {
@@ -225,7 +225,7 @@ func (s *state) await(ctx context.Context, ready io.Reader) error {
 }
 
 func (s *state) end() error {
-	if !s.alive() { // the names of its interfaces may be in use by another lab
+	if !s.alive() { // otherwise another lab may use the names of its interfaces
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)

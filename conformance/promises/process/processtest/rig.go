@@ -33,7 +33,7 @@ func Port(t testing.TB) int {
 	return port
 }
 
-// Write saves a file of the folder as editors do: under another name, and then renames it.
+// Write saves a file of the folder as editors do: it writes another file and renames it.
 func (r *Rig) Write(name, text string) {
 	r.Helper()
 	path := filepath.Join(r.Files, name)
@@ -45,15 +45,14 @@ func (r *Rig) Write(name, text string) {
 	}
 }
 
-// Eventually polls the function check until it succeeds. After process.Limit the test fails with
-// the last error of check.
+// Eventually polls check until it succeeds. After process.Limit, the test fails with check's last
+// error.
 func (r *Rig) Eventually(what string, check func() error) {
 	r.Helper()
 	poll.NoError(r, what, process.Limit, check)
 }
 
-// ShortDir makes a folder for the test with a short path, for Unix sockets: t.TempDir may be too
-// long.
+// ShortDir makes a test's folder for Unix sockets, because the path of t.TempDir may be too long.
 func ShortDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ps")
