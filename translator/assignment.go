@@ -138,10 +138,20 @@ func (t *tables) assignPool(r *graph.Reader, a *model.Assignment) bool {
 		return true
 	}
 	members, _ := t.members.Get(r, p.Name)
+	var draining []model.Endpoint
 	for _, m := range members.Members {
-		if !m.Draining && trusts && (p.Credential == nil || !p.Credential.Missing) {
-			a.Endpoints = append(a.Endpoints, model.Endpoint{Address: m.Address})
+		switch e := (model.Endpoint{Address: m.Address}); {
+		case !trusts || p.Credential != nil && p.Credential.Missing:
+		case m.Draining:
+			draining = append(draining, e)
+		default:
+			a.Endpoints = append(a.Endpoints, e)
 		}
+	}
+	// A pick from before they drain may name one, and reach Envoy after this assignment. If others
+	// are left, one of them takes the request.
+	if len(a.Endpoints) == 0 && (last || !p.PicksAgain() && len(p.Spill) == 0) {
+		a.Endpoints = draining
 	}
 	if last {
 		return true

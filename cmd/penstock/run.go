@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -25,6 +26,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/engine/catalog"
 	"github.com/penstock-project/penstock/discovery/engine/deployment"
 	"github.com/penstock-project/penstock/discovery/engine/devices"
+	"github.com/penstock-project/penstock/discovery/file"
 	"github.com/penstock-project/penstock/discovery/filesystem"
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/statefile"
@@ -109,7 +111,7 @@ func (o *runOptions) run(cmd *cobra.Command, what string) error {
 	if err != nil {
 		return err
 	}
-	if err := checkDeployment(d); err != nil {
+	if err := checkDeployment(cmd.Context(), d); err != nil {
 		return err
 	}
 	folder, err := runFolder()
@@ -124,6 +126,10 @@ func (o *runOptions) run(cmd *cobra.Command, what string) error {
 		return err
 	}
 	file := filepath.Join(folder, d.Name+".yaml")
+	before, err := statefile.Read(statefile.Machine{}, file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	if err := writeObject(file, d); err != nil {
 		return err
 	}
@@ -137,7 +143,7 @@ func (o *runOptions) run(cmd *cobra.Command, what string) error {
 		if o.devices != 0 {
 			fmt.Fprintln(cmd.ErrOrStderr(), "--devices has no effect: the process that runs has its own")
 		}
-		return r.add(dir, file)
+		return r.add(dir, file, before)
 	}
 	return r.up(folder, o.devices, o.models.limit)
 }
@@ -208,17 +214,44 @@ func (o *runOptions) deployment(what string) (*v1alpha1.ModelDeployment, error) 
 }
 
 // fieldFlags name the flags that set the fields of a deployment.
-var fieldFlags = strings.NewReplacer("spec.variables.", "--set ", deployment.FieldGPU, "--gpu")
+var fieldFlags = strings.NewReplacer("spec.variables.", "--set ", deployment.FieldGPU, "--gpu", "spec.replicas",
+	"--replicas", "metadata.name", "--name")
 
 // checkDeployment returns an error where the deployment would never run.
-func checkDeployment(d *v1alpha1.ModelDeployment) error {
-	_, found := deployment.New(d, nil)
-	for _, f := range found {
+func checkDeployment(ctx context.Context, d *v1alpha1.ModelDeployment) error {
+	found, err := mistakes(ctx, d)
+	if err != nil {
+		return err
+	}
+	_, more := deployment.New(d, nil)
+	for _, f := range append(found, more...) {
 		if f.Severity == report.Error {
 			return fmt.Errorf("%s: %s; %s", fieldFlags.Replace(f.Field), f.Problem, f.Fix)
 		}
 	}
 	return nil
+}
+
+// mistakes reads an object from a file, as penstock up does.
+func mistakes(ctx context.Context, obj any) (found []report.Finding, err error) {
+	dir, err := os.MkdirTemp("", "penstock-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if err := writeObject(filepath.Join(dir, "object.yaml"), obj); err != nil {
+		return nil, err
+	}
+	reader, err := file.New(file.Config{Paths: []string{dir}, Store: store.New(), Log: slog.New(slog.DiscardHandler),
+		Report: func(reports []report.Report) {
+			for _, r := range reports {
+				found = append(found, r.Findings...)
+			}
+		}})
+	if err != nil {
+		return nil, err
+	}
+	return found, reader.Load(ctx)
 }
 
 func writeObject(path string, obj any) error {
@@ -264,6 +297,8 @@ type modelRun struct {
 	deployment *v1alpha1.ModelDeployment
 	port       int32
 	phase      string
+	accepted   bool            // it was, at least once
+	printed    map[string]bool // errors and warnings that hold
 }
 
 // up serves the folder. Ctrl-C ends its servers, and so its deployments.
@@ -304,15 +339,17 @@ func removeFile(path string) error {
 	return nil
 }
 
-// add follows a deployment of another process until Ctrl-C, which removes the deployment.
-func (r *modelRun) add(stateDir, file string) error {
+// add follows a deployment of another process until Ctrl-C, which removes the deployment. If it is
+// not accepted, its file becomes what it was before.
+func (r *modelRun) add(stateDir, file string, before []byte) error {
 	ctx := r.cmd.Context()
-	for again := time.NewTicker(200 * time.Millisecond); ; {
+	again := time.NewTicker(200 * time.Millisecond)
+	defer again.Stop()
+	for {
 		var doc status.Document
 		err := runningFor(stateDir).get(ctx, "/status", &doc)
 		switch {
 		case ctx.Err() != nil:
-			again.Stop()
 			if endsEngines(ctx) {
 				return removeFile(file)
 			}
@@ -320,24 +357,53 @@ func (r *modelRun) add(stateDir, file string) error {
 		case err != nil:
 			return r.alone(err, file)
 		}
-		for _, o := range doc.Objects {
-			if o.Kind != r.deployment.Kind || o.Key() != store.ID(r.deployment) {
-				continue
+		accepted := r.show(&doc)
+		if r.accepted = r.accepted || accepted == metav1.ConditionTrue; accepted == metav1.ConditionFalse &&
+			(before != nil || !r.accepted) {
+			err := fmt.Errorf("ModelDeployment %s is not accepted, so nothing is added or changed",
+				store.ID(r.deployment))
+			if before != nil {
+				return errors.Join(err, statefile.Replace(file, before))
 			}
-			for _, c := range o.Status.Conditions {
-				if c.Type != deployments.ConditionReady {
-					continue
-				}
-				if line := r.line(c.Reason, c.Message); line != "" {
-					fmt.Fprintln(r.cmd.OutOrStdout(), line)
-				}
-			}
+			return errors.Join(err, removeFile(file))
 		}
 		select {
 		case <-ctx.Done():
 		case <-again.C:
 		}
 	}
+}
+
+// show prints errors, warnings and a new phase of the deployment. It returns the status of its
+// condition Accepted, Unknown until it is read.
+func (r *modelRun) show(doc *status.Document) metav1.ConditionStatus {
+	accepted, printed := metav1.ConditionUnknown, map[string]bool{}
+	for _, f := range doc.Findings {
+		if f.Owner.Kind != r.deployment.Kind || f.Owner.Key() != store.ID(r.deployment) || f.Severity == report.Info {
+			continue
+		}
+		text := fmt.Sprintf("%s: %s", f.Severity, f)
+		if printed[text] = true; !r.printed[text] {
+			fmt.Fprintln(r.cmd.ErrOrStderr(), text)
+		}
+	}
+	r.printed = printed
+	for _, o := range doc.Objects {
+		if o.Kind != r.deployment.Kind || o.Key() != store.ID(r.deployment) {
+			continue
+		}
+		for _, c := range o.Status.Conditions {
+			switch c.Type {
+			case deployments.ConditionAccepted:
+				accepted = c.Status
+			case deployments.ConditionReady:
+				if line := r.line(c.Reason, c.Message); line != "" {
+					fmt.Fprintln(r.cmd.OutOrStdout(), line)
+				}
+			}
+		}
+	}
+	return accepted
 }
 
 // alone explains why the process that serves the gateway does not answer any more.

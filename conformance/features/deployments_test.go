@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -133,11 +134,16 @@ func TestDeployment_AKilledServerIsStartedAgain(t *testing.T) {
 	if err := syscall.Kill(before, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	s.Eventually("another process serves", func() error {
-		after := s.engine1()
-		return because(after != 0 && after != before, after)
+	s.Eventually("a request is served", func() error {
+		got, err := s.ask("/", question)
+		if err == nil && got.status != http.StatusOK && !strings.Contains(got.body, "server_failed") {
+			t.Errorf("after the end is noticed, a request gets %d %s, want it to wait", got.status, got.body)
+		}
+		return errors.Join(err, because(got.status == http.StatusOK, got.body))
 	})
-	s.answers("/", 200)
+	if after := s.engine1(); after == 0 || after == before {
+		t.Errorf("process %d serves, want another one than %d", after, before)
+	}
 }
 
 func TestDeployment_AMistakeNamesTheFieldAndTheRestServes(t *testing.T) {
@@ -222,6 +228,50 @@ func TestRun_StartsAModelWithoutFiles(t *testing.T) {
 			t.Errorf("the server %d after penstock down: got %v, want no such process", pid, err)
 		}
 	}
+}
+
+func TestRun_TheSecondPrintsWhatIsWrongWithItsModel(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.env = []string{"XDG_STATE_HOME=" + s.state}
+	prints := func(log, text string) {
+		t.Helper()
+		s.Eventually("penstock run prints "+text, func() error {
+			got, err := os.ReadFile(log)
+			return errors.Join(err, because(strings.Contains(string(got), text), string(got)))
+		})
+	}
+	first, log := s.start("run", "run", "sim/qwen")
+	prints(log, "default/qwen is Running")
+	folder := filepath.Join(s.state, "penstock", "run")
+	before, err := os.ReadFile(filepath.Join(folder, "qwen.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ args, want string }{
+		{"sim/two --replicas -1", "--replicas: must be at least 0, is -1"},
+		{"sim/two --name ../two", `--name: is not a valid name: "../two"`},
+		{"sim/qwen --name two", "spec.model.servedName: ModelDeployment default/qwen serves qwen at the same Gateway"},
+		{"sim/qwen --replicas -1", "--replicas: must be at least 0, is -1"},
+	} {
+		cmd := exec.CommandContext(t.Context(), binary, append([]string{"run"}, strings.Fields(c.args)...)...)
+		cmd.Env = append(os.Environ(), s.env...)
+		out, err := cmd.CombinedOutput()
+		if cmd.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), c.want) {
+			t.Errorf("penstock run %s: got %v\n%s\nwant status 1 and %s", c.args, err, out, c.want)
+		}
+	}
+	after, err := os.ReadFile(filepath.Join(folder, "qwen.yaml"))
+	files, _ := filepath.Glob(filepath.Join(folder, "*"))
+	if string(after) != string(before) || len(files) != 2 {
+		t.Errorf("afterwards: got %v, %v and\n%s\nwant gateway.yaml and\n%s", files, err, after, before)
+	}
+	second, log := s.start("another", "run", "sglang/two")
+	prints(log, "default/two spec.engine.name: the program sglang is not on PATH")
+	second.Signal(syscall.SIGINT)
+	<-second.Ended()
+	first.Signal(syscall.SIGINT)
+	<-first.Ended()
 }
 
 // llamaServer accepts the flags that Penstock passes to llama.cpp's server, and rejects others.

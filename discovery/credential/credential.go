@@ -68,6 +68,7 @@ var (
 // match: they have no underscore after hf, and no long part after sk.
 var prefixed = regexp.MustCompile(`\b(?:(?:hf|gsk|gh[a-z]|github_pat|sk)_[A-Za-z0-9_-]{16,}` +
 	`|(?:glpat|xoxb|xoxp|nvapi)[-_][A-Za-z0-9_-]{16,}` +
+	`|(?:AKIA|ASIA)[A-Z2-7]{16}\b|AIza[A-Za-z0-9_-]{35}` +
 	`|sk-lf-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}` +
 	`|sk-(?:[A-Za-z0-9_]*-)*[A-Za-z0-9_]{20,}[A-Za-z0-9_-]*)`)
 
@@ -88,7 +89,7 @@ func Text(s string) string {
 		s = bearer.ReplaceAllString(s, "${1}"+hidden)
 		s = scheme.ReplaceAllStringFunc(s, withoutScheme)
 	}
-	if containsAny(s, "sk", "hf", "gh", "glpat", "xox", "nvapi") {
+	if containsAny(s, "sk", "hf", "gh", "glpat", "xox", "nvapi", "AKIA", "ASIA", "AIza") {
 		s = prefixed.ReplaceAllStringFunc(s, ifRandom)
 	}
 	if strings.Contains(s, "eyJ") {

@@ -52,6 +52,8 @@ func TestCredential_IsNoPartOfAText(t *testing.T) {
 		"hf_" + long + " sk_" + long:                 "redacted redacted",
 		"sk-proj-a-b_" + long + "-c gsk_" + long:     "redacted redacted",
 		"sk-lf-01234567-89ab-cdef-0123-456789abcdef": "redacted",
+		"id AKIAIOSFODNN7EXAMPLE end":                "id redacted end",
+		"AIza" + strings.Repeat("aB3-_", 7):          "redacted",
 		"https://user:pa=ss1word@h/@x":               "https://redacted@h/@x",
 		"https://user:c2VjcmV0MQ==@h":                "https://redacted@h",
 		"https://user:p@ss1word@h":                   "https://redacted@h",

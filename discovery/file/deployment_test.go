@@ -94,6 +94,7 @@ func TestModelDeployment_MistakesInResourcesNameTheField(t *testing.T) {
 		{"resources: {cpu: '1e18'}", "spec.resources.cpu: " + cores},
 		{"resources: {cpu: 1.5}", "spec.resources.cpu: must be an integer or a string, is a number; put the value in " +
 			"quotes"},
+		{"replicas: 1.5", "spec.replicas: must be an integer, is a number; write an integer from 0 to 256"},
 		{"resources: {cpu: four}", "spec.resources.cpu: has an invalid format: \"four\"; write a quantity such as 4"},
 		{"resources: {memory: 16}", "spec.resources.memory: " + memory},
 		{"resources: {memory: '1e30'}", "spec.resources.memory: " + memory},

@@ -3,6 +3,7 @@ package file
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,16 +75,22 @@ func (m *mistake) conceal(value any) {
 	}
 }
 
+// numberFormat matches what the library reports as the type of a fraction in place of an integer.
+var numberFormat = regexp.MustCompile(`^(?:float|u?int)(?:32|64)$`)
+
 func typeWords(node *structural.Structural, e *field.Error) (problem, fix string) {
-	problem, fix = fmt.Sprintf("must be %s, is %s", typeName(node), valueWords(e.BadValue)), "write "+kindOfValue(node)
+	got := valueWords(e.BadValue)
+	if format, ok := e.BadValue.(string); ok && numberFormat.MatchString(format) {
+		got = "a number"
+	}
+	problem, fix = fmt.Sprintf("must be %s, is %s", typeName(node), got), "write "+kindOfValue(node)
 	// labels and annotations are in no schema
 	if strings.HasPrefix(e.Field, "metadata.annotations.") || strings.HasPrefix(e.Field, "metadata.labels.") {
-		return "must be a string, is " + valueWords(e.BadValue), "put the value in quotes"
+		return "must be a string, is " + got, "put the value in quotes"
 	}
 	if node == nil {
 		return problem, fix
 	}
-	got := valueWords(e.BadValue)
 	scalar := got != "a mapping" && got != "a list"
 	v := node.ValueValidation
 	switch {

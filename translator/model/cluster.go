@@ -442,7 +442,7 @@ type Member struct {
 	Address  netip.AddrPort
 	Pod      string // name of the pod or of the ModelServers object
 	Labels   map[string]string
-	Draining bool // absent from Envoy's assignment
+	Draining bool // in Envoy's assignment only while all members are
 }
 
 // Secret holds a certificate with its key, or trusted CAs, or trust domains, or a token.

@@ -135,6 +135,18 @@ func TestSchema_ReadsNoFilesAndAddresses(t *testing.T) {
 	}
 }
 
+func TestSchema_AMistakeNamesPlaceAndRule(t *testing.T) {
+	for schema, want := range map[string]string{
+		`{"minProperties": "x"}`:                 "at /minProperties: got string, want integer",
+		`{"type": 1.5}`:                          "at /type: ",
+		`{"properties": {"a": {"minimum": []}}}`: "at /properties/a/minimum: got array, want number",
+	} {
+		if _, err := commandline.Compile([]byte(schema)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", schema, err, want)
+		}
+	}
+}
+
 func TestTemplate_ReplacesListedPathsOnce(t *testing.T) {
 	v := commandline.Values{Host: "127.0.0.1", Port: "8000", ModelName: "${port}", ServedName: "a b"}
 	for _, c := range []struct{ text, want, err string }{

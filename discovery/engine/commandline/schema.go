@@ -74,10 +74,11 @@ func short(err error) error {
 	if errors.As(err, &invalid) {
 		var cause *jsonschema.ValidationError
 		if errors.As(invalid.Err, &cause) {
-			for _, unit := range cause.BasicOutput().Errors {
-				if unit.Error != nil {
-					return fmt.Errorf("at %s: %s", unit.InstanceLocation, unit.Error)
-				}
+			for len(cause.Causes) > 0 {
+				cause = cause.Causes[0]
+			}
+			if unit := cause.BasicOutput(); unit.Error != nil {
+				return fmt.Errorf("at %s: %s", unit.InstanceLocation, unit.Error)
 			}
 		}
 	}

@@ -34,6 +34,9 @@ const (
 	// turn is how long a server serves before its deployment gives room to a waiting one, although
 	// it has requests.
 	turn = 10 * time.Second
+	// heldFailures is how often in a row a server that served may end until its requests get the
+	// reason at once. The back-off before is 4 s at most.
+	heldFailures = 3
 	// look and lookRarely bound the interval of looks at requests: a part of the shortest idle
 	// time. It is lookSoon while a deployment's last requests end, or a request waits for room.
 	look       = time.Second
@@ -173,19 +176,24 @@ func (k *Keeper) outcome(id string) (serves bool, err error) {
 	}
 	for _, name := range k.names(id, e) {
 		s, known := k.states[name]
-		switch s.Phase {
-		case engines.Waiting, engines.Failed:
+		switch {
+		case s.Phase == engines.Starting, s.Phase == engines.Running, restarts(s):
+			return false, nil
+		case s.Phase == engines.Waiting, s.Phase == engines.Failed:
 			if known && err == nil { // without the last words, which are not for clients
 				err = fmt.Errorf("%s; see penstock status", cmp.Or(s.Reason, notRunning))
 			}
-		case engines.Starting, engines.Running:
-			return false, nil
 		}
 	}
 	if phase == failedReason && err == nil {
 		err = errors.New(message)
 	}
 	return false, err
+}
+
+// restarts reports whether a server that served starts again soon, so that requests wait for it.
+func restarts(s engines.State) bool {
+	return s.Phase == engines.Waiting && s.Served && s.Failures <= heldFailures
 }
 
 // accepts reports whether a server of a deployment gets requests.

@@ -17,13 +17,14 @@
 // Invariants:
 //   - An object that a user wrote stays as it is. A deployment whose derived objects have the name
 //     of a user's object, or whose model another deployment serves at the same Gateway, is not
-//     accepted. Beside a user's object, servers that run go on. The deployment that owns a model's
-//     name keeps it, also over a restart (names.go).
+//     accepted. Beside a user's object, servers that run go on. The first owner of a model's name
+//     keeps it until its own newest version has another name, also over a restart (names.go).
 //   - A server is in ModelServers only while it is ready.
 //   - The value of a Secret (environment.go) is in the environment of processes alone. Without its
 //     Secret no server starts, and one that runs goes on.
 //   - A version with spec.access gates the model, also if another field of that version is invalid.
-//   - A deployment that becomes invalid keeps its last good version, also over a restart.
+//   - A deployment that becomes invalid, or takes another's name, keeps its last good version, also
+//     over a restart.
 //   - A changed command restarts one running server of a deployment at a time. The next one follows
 //     once the first is ready.
 //   - A server keeps its port over restarts of this process, so that its command stays equal and it

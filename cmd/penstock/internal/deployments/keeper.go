@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -90,8 +91,11 @@ type entry struct {
 	deployment *v1alpha1.ModelDeployment // that was planned last
 	engine     *v1alpha1.Engine
 	cluster    string           // the names of this cluster then
-	plan       *deployment.Plan // of the last good version; nil without one
+	newest     *deployment.Plan // nil: the newest version is invalid
+	last       *deployment.Plan // of the last good version; nil without one
+	plan       *deployment.Plan // one of both
 	found      []report.Finding
+	taken      *report.Finding // why the plan is not the newest valid one: another one owns its name
 	conflict   *report.Finding // why the plan is not in use
 	kept       bool            // its servers go on, although it conflicts with a user's object
 	missing    string          // why no process can be started
@@ -100,6 +104,7 @@ type entry struct {
 	adapters   map[string]string // paths of adapters by name
 	env        environment
 	phase      string
+	words      map[int]string // why servers do not run, by replica
 	demand
 	rollout
 }
@@ -145,7 +150,9 @@ func (k *Keeper) Apply(ops ...store.Op) (store.Revision, error) {
 	maps.DeleteFunc(k.saved.Stopped, func(id string, _ stopped) bool { return k.deployments[id] == nil })
 	for id, d := range k.deployments {
 		k.plan(id, d)
-		e := k.entries[id]
+	}
+	owners := k.own()
+	for id, e := range k.entries {
 		if e.env = k.environment(e.plan); e.plan != nil && e.plan.Replicas == 0 {
 			delete(k.saved.Stopped, id) // paused
 		}
@@ -155,6 +162,9 @@ func (k *Keeper) Apply(ops ...store.Op) (store.Revision, error) {
 		close(k.needed)
 	}
 	rev, err := k.commit(ops)
+	if err == nil && k.seen { // until then, the files are not read
+		k.saved.Names = owners
+	}
 	k.report()
 	k.save()
 	k.poke()
@@ -225,21 +235,11 @@ func (k *Keeper) plan(id string, d *v1alpha1.ModelDeployment) {
 		return
 	}
 	e.deployment, e.engine, e.cluster = d, engine, cluster
-	plan, found := k.planned(d)
-	e.found = found
-	if plan != nil {
-		e.plan, k.saved.Good[id] = plan, d.Spec
-		return
-	}
-	if e.plan == nil { // the last good version of an earlier process
-		if spec, ok := k.saved.Good[id]; ok {
-			last := *d
-			last.Spec = spec
-			e.plan, _ = k.planned(&last)
-		}
-	}
-	if e.plan != nil {
-		e.plan = e.plan.Gated(d)
+	e.newest, e.found = k.planned(d)
+	if spec, ok := k.saved.Good[id]; ok && e.last == nil { // of an earlier process
+		last := *d
+		last.Spec = spec
+		e.last, _ = k.planned(&last)
 	}
 }
 
@@ -266,7 +266,7 @@ func (k *Keeper) commit(ops []store.Op) (store.Revision, error) {
 	for _, t := range deployment.Derived() {
 		tables[t.Kind()] = t
 	}
-	wanted, owners := k.wanted()
+	wanted, ops := k.wanted(), slices.Clip(ops) // the rest of the array is the caller's
 	for key := range k.derived {
 		if wanted[key] == nil && !k.users[key] {
 			ops = append(ops, tables[key.kind].Delete(key.id))
@@ -277,11 +277,28 @@ func (k *Keeper) commit(ops []store.Op) (store.Revision, error) {
 	}
 	rev, err := k.cfg.Store.Apply(ops...)
 	if err == nil {
-		if k.derived = wanted; k.seen { // until then, the files are not read
-			k.saved.Owners = owners
-		}
+		k.derived = wanted
 	}
 	return rev, err
+}
+
+// wanted returns the derived objects.
+func (k *Keeper) wanted() map[object]store.Object {
+	out := map[object]store.Object{}
+	for id, e := range k.entries {
+		if e.plan != nil && e.conflict == nil {
+			maps.Copy(out, k.objects(id, e))
+		}
+	}
+	return out
+}
+
+func (k *Keeper) objects(id string, e *entry) map[object]store.Object {
+	out := map[object]store.Object{}
+	for _, obj := range e.plan.Objects(k.servers(id, e)) {
+		out[object{kindOf(obj), id}] = obj
+	}
+	return out
 }
 
 func kindOf(obj store.Object) string {

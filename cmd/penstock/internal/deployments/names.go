@@ -1,6 +1,7 @@
 package deployments
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,42 +11,92 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// wanted returns the derived objects, and the deployments that own their names. It decides which
-// deployments conflict.
-func (k *Keeper) wanted() (out map[object]store.Object, owners map[string]bool) {
-	out, owners = map[object]store.Object{}, map[string]bool{}
-	claims := map[string]string{}
-	for _, id := range k.order() {
-		e := k.entries[id]
-		e.conflict, e.kept = nil, false
-		if e.plan == nil {
-			continue
-		}
-		objects := map[object]store.Object{}
-		for _, obj := range e.plan.Objects(k.servers(id, e)) {
-			objects[object{kindOf(obj), id}] = obj
-		}
-		if e.conflict = k.otherOwner(e, claims); e.conflict == nil {
-			e.conflict = k.usersObject(id, objects)
-			e.kept = e.conflict != nil && k.saved.Owners[id]
-		}
-		if e.conflict == nil {
-			maps.Copy(out, objects)
-		} else if !e.kept {
-			continue
-		}
-		owners[id] = true
-		for _, claim := range e.plan.Claims() {
-			claims[claim.Key] = id
-		}
-	}
-	return out, owners
+// names decides who owns the models' names in requests. The first owner of a name keeps it until
+// the newest version of its deployment has other names.
+type names struct {
+	before   map[string]string // owners by the key of a claim
+	reserved map[string]string // names that their owners still claim
+	taken    map[string]string // names in use
 }
 
-// otherOwner reports a name in requests that another deployment owns.
-func (k *Keeper) otherOwner(e *entry, claims map[string]string) *report.Finding {
-	for _, claim := range e.plan.Claims() {
-		if other, taken := claims[claim.Key]; taken {
+// own decides which version of each deployment is in use: the newest one, unless it is invalid or
+// has another's name. It returns the owners of names.
+func (k *Keeper) own() (owners map[string]string) {
+	n := names{before: k.saved.Names, reserved: map[string]string{}, taken: map[string]string{}}
+	for _, e := range k.entries {
+		e.plan, e.conflict, e.taken, e.kept = e.newest, nil, nil, false
+	}
+	beaten := k.settleNames(n, k.order(), func(e *entry) *deployment.Plan { return cmp.Or(e.newest, e.good()) })
+	for _, id := range beaten {
+		e := k.entries[id]
+		e.taken = e.conflict
+	}
+	for _, id := range k.settleNames(n, beaten, (*entry).good) {
+		e := k.entries[id]
+		e.plan, e.conflict, e.taken = e.newest, e.taken, nil
+	}
+	for id, e := range k.entries {
+		if e.plan != nil && e.plan == e.newest && e.taken == nil {
+			e.last, k.saved.Good[id] = e.newest, e.deployment.Spec
+		}
+	}
+	maps.Copy(n.reserved, n.taken)
+	return n.reserved
+}
+
+// good returns the last good version, gated as the newest one; nil without one.
+func (e *entry) good() *deployment.Plan {
+	if e.last == nil {
+		return nil
+	}
+	return e.last.Gated(e.deployment)
+}
+
+// settleNames gives deployments the names of a version in this order, and returns those that get
+// none because another one owns a name.
+func (k *Keeper) settleNames(n names, ids []string, version func(*entry) *deployment.Plan) (beaten []string) {
+	plans := map[string]*deployment.Plan{}
+	for _, id := range ids {
+		if plans[id] = version(k.entries[id]); plans[id] != nil {
+			n.reserve(id, plans[id])
+		}
+	}
+	for _, id := range ids {
+		e, p := k.entries[id], plans[id]
+		if p != nil {
+			e.plan, e.conflict = p, n.other(id, p)
+		}
+		if e.conflict != nil {
+			beaten = append(beaten, id)
+		}
+		if e.conflict != nil || p == nil {
+			continue
+		}
+		if e.conflict = k.usersObject(id, e); e.conflict != nil {
+			e.kept = slices.Contains(slices.Collect(maps.Values(n.before)), id)
+		}
+		for _, claim := range p.Claims() {
+			if e.conflict == nil || e.kept {
+				n.taken[claim.Key] = id
+			}
+		}
+	}
+	return beaten
+}
+
+func (n names) reserve(id string, p *deployment.Plan) {
+	for _, claim := range p.Claims() {
+		if n.before[claim.Key] == id && n.reserved[claim.Key] == "" {
+			n.reserved[claim.Key] = id
+		}
+	}
+}
+
+// other reports a name in requests that another deployment owns.
+func (n names) other(id string, p *deployment.Plan) *report.Finding {
+	for _, claim := range p.Claims() {
+		other := cmp.Or(n.taken[claim.Key], n.reserved[claim.Key])
+		if other != "" && other != id {
 			return &report.Finding{Severity: report.Error, Field: claim.Field,
 				Problem: fmt.Sprintf("ModelDeployment %s serves %s at the same Gateway", other, claim.Model),
 				Fix:     "write another name, other hostnames or another Gateway"}
@@ -56,7 +107,8 @@ func (k *Keeper) otherOwner(e *entry, claims map[string]string) *report.Finding 
 
 // usersObject reports a user's object that has the name of a derived one. ModelServers is derived
 // once a server is ready: without the check before, the servers would start and stop in turns.
-func (k *Keeper) usersObject(id string, objects map[object]store.Object) *report.Finding {
+func (k *Keeper) usersObject(id string, e *entry) *report.Finding {
+	objects := k.objects(id, e)
 	for _, table := range deployment.Derived() {
 		key := object{table.Kind(), id}
 		if !k.users[key] || objects[key] == nil && key.kind != store.ModelServers.Kind() {
@@ -70,17 +122,9 @@ func (k *Keeper) usersObject(id string, objects map[object]store.Object) *report
 	return nil
 }
 
-// order lists the deployments that own names first: they keep them, over restarts, too. Of new
-// deployments, the one whose model has a name precedes those whose adapters have it.
+// order lists the deployments: one whose model has a name precedes those whose adapters have it.
 func (k *Keeper) order() (out []string) {
-	var added []string
-	for _, id := range slices.Sorted(maps.Keys(k.entries)) {
-		if k.saved.Owners[id] {
-			out = append(out, id)
-		} else {
-			added = append(added, id)
-		}
-	}
+	added := slices.Sorted(maps.Keys(k.entries))
 	models := map[string]int{} // deployments left, by the claim of their model
 	for _, id := range added {
 		k.eachClaim(id, func(key string, adapter bool) {
@@ -108,7 +152,7 @@ func (k *Keeper) order() (out []string) {
 
 // eachClaim calls f for the claims of a deployment.
 func (k *Keeper) eachClaim(id string, f func(key string, adapter bool)) {
-	p := k.entries[id].plan
+	p := cmp.Or(k.entries[id].newest, k.entries[id].last)
 	if p == nil {
 		return
 	}

@@ -1,7 +1,9 @@
 package deployments_test
 
 import (
+	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/deployments"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/engines"
+	"github.com/penstock-project/penstock/discovery/engine/deployment"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
@@ -84,6 +87,75 @@ func TestServedName_AdaptersAndModelsInACircleFollowTheirNames(t *testing.T) {
 			t.Error(got)
 		}
 	})
+}
+
+// routed lists the models that requests find, by deployment.
+func (r *rig) routed() string {
+	var out []string
+	for _, route := range store.HTTPRoutes.All(r.world.View()) {
+		out = append(out, route.Name+"="+strings.Join(deployment.Models(route), ","))
+	}
+	slices.Sort(out)
+	return strings.Join(out, " ")
+}
+
+// routes checks which deployment gets the requests for each model.
+func (r *rig) routes(when, want string) {
+	r.Helper()
+	if got := r.routed(); got != want {
+		r.Errorf("%s: routes %q, want %q", when, got, want)
+	}
+}
+
+func serves(model string) string { return strings.Replace(sim, "qwen", model, 1) }
+
+func TestServedName_AnEditTakesNoOthersName(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "deployments.json")
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, file)
+		r.apply(put(t, "aaa", serves("one"), "zed", sim)...)
+		r.deploy("aaa", serves("one")+"access: {apiKeys: {}}\nadapters: [{name: qwen}]\n")
+		r.owns("zed", "aaa")
+		r.routes("an edited adapter", "aaa=one zed=qwen")
+		if _, gated := store.AccessPolicies.Get(r.world.View(), "default/aaa"); !gated {
+			t.Error("the version with another's name gates the model no more")
+		}
+		r.deploy("aaa", sim)
+		r.owns("zed", "aaa")
+		r.routes("an edited name", "aaa=one zed=qwen")
+	})
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, file)
+		r.apply(put(t, "aaa", sim, "zed", sim)...)
+		r.owns("zed", "aaa")
+		r.routes("after a restart", "aaa=one zed=qwen")
+		r.deploy("new", serves("one")) // which aaa has given up
+		r.routes("another one has the old name", "new=one zed=qwen")
+		r.deploy("zed", serves("two"))
+		r.routes("the owner has another name", "aaa=qwen new=one zed=two")
+		if got := r.conditions("aaa"); !strings.Contains(got, "Accepted True") {
+			t.Error(got)
+		}
+	})
+}
+
+func TestServedName_TwoDeploymentsExchangeTheirs(t *testing.T) {
+	for _, steps := range []int{1, 2} { // files that are saved at once, and one after another
+		synctest.Test(t, func(t *testing.T) {
+			r := start(t, "")
+			r.apply(put(t, "a", serves("one"), "b", serves("two"))...)
+			ops := put(t, "a", serves("two"), "b", serves("one"))
+			for at := 0; at < len(ops); at += 2 / steps {
+				r.apply(ops[at : at+2/steps]...)
+			}
+			r.routes(fmt.Sprint(steps, " steps"), "a=two b=one")
+			for _, name := range []string{"a", "b"} {
+				if got := r.conditions(name); !strings.Contains(got, "Accepted True") {
+					t.Errorf("%d steps: %s: %s", steps, name, got)
+				}
+			}
+		})
+	}
 }
 
 func TestUsersObject_LeavesServersThatRun(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/penstock-project/penstock/cmd/penstock/internal/engines"
 	"github.com/penstock-project/penstock/discovery/engine/devices"
 	"github.com/penstock-project/penstock/discovery/engine/fetch"
 	"github.com/penstock-project/penstock/discovery/store"
@@ -96,6 +97,40 @@ func TestResume_AFailedListOrRequestForDevicesIsAnswered(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		r.deploy("large", strings.Replace(cuda("3"), "qwen", "large", 1))
 		r.answers("large", "it needs 3 devices")
+	})
+}
+
+func TestResume_RequestsWaitForTheRestartOfAServerThatServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, "")
+		follow(r)
+		r.deploy("qwen", sim)
+		r.engines.set("default/qwen/0", running)
+		ends := func(served bool, failures int) {
+			r.engines.set("default/qwen/0", func(s *engines.State) {
+				s.Phase, s.PID, s.Reason, s.Served, s.Failures = engines.Waiting, 0, "signal killed", served, failures
+			})
+			synctest.Wait()
+		}
+		ends(true, 1)
+		waits := r.resume("default/qwen")
+		r.engines.set("default/qwen/0", func(s *engines.State) { s.Phase, s.PID = engines.Starting, 2 })
+		synctest.Wait()
+		if len(waits) > 0 {
+			t.Fatalf("before the server is back, a request gets %v", <-waits)
+		}
+		r.engines.set("default/qwen/0", running)
+		if err := <-waits; err != nil {
+			t.Errorf("afterwards, a request gets %v", err)
+		}
+		for failures, served := range map[int]bool{1: false, 4: true} {
+			ends(served, failures)
+			if again := r.resume("default/qwen"); len(again) == 0 {
+				t.Errorf("failures %d, served %v: a request waits", failures, served)
+			} else if err := <-again; err == nil || !strings.Contains(err.Error(), "signal killed") {
+				t.Errorf("failures %d, served %v: a request gets %v", failures, served, err)
+			}
+		}
 	})
 }
 

@@ -13,8 +13,11 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// ConditionReady is the condition whose reason is the phase of a deployment.
-const ConditionReady = "Ready"
+// The conditions of a deployment: the reason of Ready is its phase.
+const (
+	ConditionAccepted = "Accepted"
+	ConditionReady    = "Ready"
+)
 
 // The phases of a deployment.
 const (
@@ -28,11 +31,12 @@ const (
 )
 
 const (
-	conditionAccepted  = "Accepted"
 	acceptedReason     = "Accepted"
 	invalidReason      = "Invalid"
 	nameConflictReason = "NameConflict"
 	notSupportedReason = "NotSupported"
+
+	lastGood = "; the last good version stays in use"
 )
 
 // report publishes what holds for each deployment.
@@ -52,13 +56,9 @@ func (k *Keeper) report() {
 		}
 		r.Conditions = append(r.Conditions,
 			report.Condition{Type: ConditionReady, Status: status, Reason: phase, Message: message})
-		found := k.found(e)
-		if e.conflict != nil {
-			found = append(found, *e.conflict)
-		}
-		found = append(found, more...)
+		found := append(k.found(e), more...)
 		found = append(found, k.overlaps(e)...)
-		for _, f := range []*report.Finding{e.model.finding, e.memory.finding} {
+		for _, f := range []*report.Finding{e.taken, e.conflict, e.model.finding, e.memory.finding} {
 			if f != nil {
 				found = append(found, *f)
 			}
@@ -85,9 +85,12 @@ func (k *Keeper) report() {
 }
 
 func (k *Keeper) accepted(e *entry) report.Condition {
-	c := report.Condition{Type: conditionAccepted, Status: report.True, Reason: acceptedReason}
-	if e.conflict != nil {
+	c := report.Condition{Type: ConditionAccepted, Status: report.True, Reason: acceptedReason}
+	switch {
+	case e.conflict != nil:
 		c.Status, c.Reason, c.Message = report.False, nameConflictReason, e.conflict.Problem
+	case e.taken != nil:
+		c.Status, c.Reason, c.Message = report.False, nameConflictReason, e.taken.Problem+lastGood
 	}
 	for _, f := range k.found(e) {
 		if f.Severity == report.Error {
@@ -96,7 +99,7 @@ func (k *Keeper) accepted(e *entry) report.Condition {
 				c.Reason = clusterNotFoundReason
 			}
 			if e.plan != nil {
-				c.Message += "; the last good version stays in use"
+				c.Message += lastGood
 			}
 			break
 		}
@@ -156,8 +159,8 @@ func (k *Keeper) progress(id string, e *entry) (phase, message string, found []r
 		case !known || retires:
 		case s.Phase == engines.Running:
 			ready++
-		case failing(s.Phase) && waits == "":
-			waits, logs = fmt.Sprintf("server %d: %s", replica, words(s)), e.plan.Deployment.Name
+		case failing(s) && waits == "":
+			waits, logs = fmt.Sprintf("server %d: %s", replica, e.lastWords(replica, s)), e.plan.Deployment.Name
 			if replica > 0 {
 				logs += fmt.Sprint(" --replica ", replica)
 			}
@@ -196,9 +199,11 @@ func (k *Keeper) progress(id string, e *entry) (phase, message string, found []r
 	return deployingReason, message, found
 }
 
-// failing reports whether a server is not ready for a reason that a user should see.
-func failing(p engines.Phase) bool {
-	return p == engines.Waiting || p == engines.Failed || p == engines.Unresponsive
+// failing reports whether a server is not ready for a reason that a user should see. One that ends
+// again and again is failing while it starts, too: otherwise each start is a new phase.
+func failing(s engines.State) bool {
+	return s.Phase == engines.Waiting || s.Phase == engines.Failed || s.Phase == engines.Unresponsive ||
+		s.Phase == engines.Starting && s.Failures > heldFailures
 }
 
 // change describes a change of servers that is not complete.
@@ -254,6 +259,17 @@ const (
 	notRunning = "it does not run"
 )
 
+// lastWords is words, renewed at ends that are Notable alone: a log may have the time in each line.
+func (e *entry) lastWords(replica int, s engines.State) string {
+	if e.words[replica] == "" || engines.Notable(s.Failures) {
+		if e.words == nil {
+			e.words = map[int]string{}
+		}
+		e.words[replica] = words(s)
+	}
+	return e.words[replica]
+}
+
 // words explains why a server does not run, with the end of its log.
 func words(s engines.State) string {
 	text := strings.Join(strings.Fields(s.LastWords), " ")
@@ -294,7 +310,7 @@ func Unsupported(changes []store.Change) (set []report.Report, gone []report.Ref
 		const why = "Penstock starts model servers with penstock up only, not on Kubernetes"
 		set = append(set, report.Report{Owner: ref,
 			Conditions: []report.Condition{
-				{Type: conditionAccepted, Status: report.False, Reason: notSupportedReason, Message: why}},
+				{Type: ConditionAccepted, Status: report.False, Reason: notSupportedReason, Message: why}},
 			Findings: []report.Finding{{Severity: report.Error, Owner: ref, Problem: why,
 				Fix: "write a Deployment, an InferencePool that selects its pods, and an HTTPRoute"}}})
 	}

@@ -1,8 +1,10 @@
 package deployments_test
 
 import (
+	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -30,6 +32,32 @@ func TestDeployment_FirstPhaseUnderSupervisionIsPrinted(t *testing.T) {
 		}
 		if want := []string{"default/broken Failed"}; !slices.Equal(printed, want) {
 			t.Errorf("got %v, want %v", printed, want)
+		}
+	})
+}
+
+func TestDeployment_ACrashLoopIsPrintedWithGrowingDistance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		phases, errors := 0, map[string]bool{}
+		r := startWith(t, deployments.Config{OnPhase: func(string, string, string) { phases++ }})
+		r.deploy("qwen", sim)
+		const ends = 100
+		for n := 1; n <= ends; n++ {
+			for _, phase := range []engines.Phase{engines.Waiting, engines.Starting} {
+				r.engines.set("default/qwen/0", func(s *engines.State) {
+					s.Phase, s.Failures, s.Reason = phase, n, "exit status 1"
+					s.LastWords = fmt.Sprint("at ", n, ": out of memory")
+				})
+				synctest.Wait()
+				got := r.conditions("qwen")
+				if n > 4 && !strings.Contains(got, "Ready False Failed server 0: exit status 1: at ") {
+					t.Errorf("end %d, %v: %s", n, phase, got)
+				}
+				errors[got] = true
+			}
+		}
+		if phases > 10 || len(errors) > 15 {
+			t.Errorf("%d ends: %d phases and %d texts, want at most 10 and 15", ends, phases, len(errors))
 		}
 	})
 }

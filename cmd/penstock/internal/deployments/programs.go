@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/engine/deployment"
 	"github.com/penstock-project/penstock/discovery/engine/install"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
 // programs returns the programs by deployment.
@@ -22,8 +23,12 @@ func (k *Keeper) programs() map[string]string {
 		program, err := k.program(e.plan)
 		if err != nil {
 			e.missing = err.Error()
-			if e.plan.Process.Install != "" {
-				e.missing += "; install it with: " + e.plan.Process.Install
+			how := e.plan.Process.Install
+			if field := k.programField(e.plan); field != "" && (how == "" || filepath.IsAbs(e.plan.Process.Program)) {
+				e.missing += ": see " + field
+			}
+			if how != "" {
+				e.missing += "; install it with: " + how
 			}
 		}
 		out[id] = program
@@ -58,7 +63,20 @@ func (k *Keeper) absent(p *deployment.Plan) string {
 	case info.IsDir():
 		why = "is a folder"
 	}
-	return why + ": see deployTemplate.process.program of Engine " + p.Deployment.Spec.Engine.Name
+	return why
+}
+
+// programField names the field with the program of a user's Engine; "" for one that is built in.
+func (k *Keeper) programField(p *deployment.Plan) string {
+	engine := k.engines[p.Deployment.Spec.Engine.Name]
+	if engine == nil {
+		return ""
+	}
+	i := slices.IndexFunc(engine.Spec.Versions, func(v v1alpha1.EngineVersion) bool { return v.Version == p.Version })
+	if i < 0 { // of the last good version
+		return ""
+	}
+	return fmt.Sprintf("Engine %s spec.versions[%d].deployTemplate.process.program", engine.Name, i)
 }
 
 const pathVariable = "PATH="

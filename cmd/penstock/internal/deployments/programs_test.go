@@ -136,7 +136,7 @@ func TestProgram_AnAbsolutePathIsNotSearchedOnPATH(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{filepath.Join(dir, "absent"): "does not exist", dir: "is a folder",
-		plain: "is not executable"} {
+		plain: "is not executable", "no-such-program": "is not on PATH"} {
 		own := &v1alpha1.Engine{}
 		own.Name = "own"
 		own.Spec.Versions = []v1alpha1.EngineVersion{{Version: "v1", SupportedTasks: []string{v1alpha1.TextGeneration},
@@ -145,7 +145,7 @@ func TestProgram_AnAbsolutePathIsNotSearchedOnPATH(t *testing.T) {
 			r := start(t, "")
 			r.apply(store.Engines.Put(own))
 			r.deploy("qwen", "engine: {name: own}\nmodel: {name: qwen}\n")
-			want := "the program " + path + " " + want + ": see deployTemplate.process.program of Engine own"
+			want := "the program " + path + " " + want + ": see Engine own spec.versions[0].deployTemplate.process.program"
 			if got := r.conditions("qwen"); !strings.Contains(got, "Ready False Failed "+want) {
 				t.Errorf("got %s, want %s", got, want)
 			}

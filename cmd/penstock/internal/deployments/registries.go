@@ -47,7 +47,7 @@ func (k *Keeper) registryReports() (out []report.Report) {
 }
 
 func (m *models) accepted(id string) (report.Condition, *report.Finding) {
-	c := report.Condition{Type: conditionAccepted, Status: report.True, Reason: acceptedReason}
+	c := report.Condition{Type: ConditionAccepted, Status: report.True, Reason: acceptedReason}
 	f := &report.Finding{Severity: report.Error}
 	r := m.registries[id]
 	switch namespace, _, _ := objectid.Split(id); {
@@ -108,6 +108,6 @@ func unsupportedRegistry(ref report.Ref) report.Report {
 	const why = "Penstock starts model servers with penstock up only, not on Kubernetes, so it downloads no models"
 	return report.Report{Owner: ref,
 		Conditions: []report.Condition{
-			{Type: conditionAccepted, Status: report.False, Reason: notSupportedReason, Message: why}},
+			{Type: ConditionAccepted, Status: report.False, Reason: notSupportedReason, Message: why}},
 		Findings: []report.Finding{{Severity: report.Error, Owner: ref, Problem: why, Fix: "remove it"}}}
 }

@@ -21,8 +21,8 @@ type saved struct {
 
 	// Models are the models of deployments that name a registry.
 	Models map[string]pin `json:"models,omitempty"`
-	// Owners are the deployments that own the names of their models and adapters in requests.
-	Owners map[string]bool `json:"owners,omitempty"`
+	// Names are the deployments that own the names of models and adapters in requests, by claim.
+	Names map[string]string `json:"names,omitempty"`
 
 	last    string // the content of the file
 	outcome statefile.Outcome

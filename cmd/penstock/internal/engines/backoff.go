@@ -33,3 +33,7 @@ func (t timings) delay(failures int) time.Duration {
 	}
 	return min(d, t.longest)
 }
+
+// Notable reports whether the end of a process is logged and printed that has failed so often in a
+// row: each of the first ones, then with growing distance.
+func Notable(failures int) bool { return failures <= 4 || failures&(failures-1) == 0 }

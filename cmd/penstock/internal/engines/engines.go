@@ -61,6 +61,8 @@ type State struct {
 	PID       int       // 0: no process
 	Since     time.Time // start of the phase
 	Restarts  int       // starts after the first one
+	Failures  int       // ends in a row by itself, without minutes of service between them
+	Served    bool      // Waiting: it was ready before it ended
 	Reason    string    // why it is not Running, for example "exit status 1", or why a wanted change has no effect
 	LastWords string    // the end of the log of the process that ended last, at most 2 KiB
 	Hash      string    // of the command that runs

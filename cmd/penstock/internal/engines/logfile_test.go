@@ -1,6 +1,8 @@
 package engines
 
 import (
+	"encoding/base64"
+	"encoding/hex"
 	"fmt"
 	"net/url"
 	"os"
@@ -133,6 +135,19 @@ func TestLastWords_HaveNoSecretAndNoControlCharacter(t *testing.T) {
 		got := lastWords([]byte(c.text), c.whole, []string{"", secret})
 		if c.whole && got != c.want || !c.whole && strings.Contains(got, secret[5:9]) {
 			t.Errorf("%q gives %q, want %q", c.text, got, c.want)
+		}
+	}
+	for _, text := range []string{
+		strings.ToLower(url.QueryEscape(secret)), strings.ReplaceAll(url.PathEscape(secret), "%2F", "/"),
+		`s3cr3t/with \"quotes\"&more`, hex.EncodeToString([]byte(secret)), fmt.Sprintf("%X", secret),
+		base64.StdEncoding.EncodeToString([]byte(secret)), base64.URLEncoding.EncodeToString([]byte("me:" + secret)),
+		base64.StdEncoding.EncodeToString([]byte("user:" + secret)), base64.StdEncoding.EncodeToString([]byte("x" + secret +
+			" and more")), "s3cr3t...", "s3cr3t/with…", "s3cr**********more",
+	} {
+		got := lastWords([]byte("key "+text+" end"), true, []string{secret})
+		if !strings.HasPrefix(got, "key ") || !strings.HasSuffix(got, " end") || !strings.Contains(got, hidden) ||
+			len(got) > len("key  end")+2*len(hidden)+10 {
+			t.Errorf("%s is shown as %q", text, got)
 		}
 	}
 	header := "Authorization: Bearer abcdef0123456789abcdef"

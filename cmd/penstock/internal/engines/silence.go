@@ -109,7 +109,9 @@ func (u *unit) silent(ctx context.Context, p *Process, now silence) {
 	case now.checks >= u.s.t.hung:
 		reason := noAnswer(u.rec.Ready, time.Duration(u.s.t.hung)*u.s.t.answer)
 		if !before {
-			u.s.log.Warn("engine gives no answer", "engine", u.rec.Name, "reason", reason)
+			if Notable(u.rec.Failures + 1) {
+				u.s.log.Warn("engine gives no answer", "engine", u.rec.Name, "reason", reason)
+			}
 			u.set(func(st *State) { st.Phase, st.Since, st.Reason = Unresponsive, time.Now(), reason })
 		}
 	case before:

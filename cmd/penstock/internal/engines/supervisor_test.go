@@ -148,8 +148,8 @@ func TestEngines_EndedProcessStartsAgainWithLastWords(t *testing.T) {
 	if want := "helper die starts\nloading with [redacted]\nout of memory"; st.LastWords != want {
 		t.Errorf("last words %q, want %q", st.LastWords, want)
 	}
-	if st.Reason != "exit status 3" {
-		t.Errorf("reason %q", st.Reason)
+	if st.Reason != "exit status 3" || st.Failures < 4 {
+		t.Errorf("state %+v", st)
 	}
 	record := content(t, filepath.Join(s.dir, fileName(p.Name)+recordEnd))
 	if record == "" || strings.Contains(record, "secret") {
@@ -191,6 +191,18 @@ func TestEngines_BackOffIsResetAfterItRanWell(t *testing.T) {
 	}
 }
 
+func TestEngines_AnEndAfterServiceIsKnown(t *testing.T) {
+	s := supervise(t, t.TempDir(), func(q *timings) { q.first, q.longest = time.Hour, time.Hour })
+	p := engine("ns/a/0", "idle")
+	s.Want([]Process{p})
+	if err := syscall.Kill(untilPhase(t, s, p.Name, Running).PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if st := untilPhase(t, s, p.Name, Waiting); !st.Served || st.Failures != 1 {
+		t.Errorf("state %+v, want one end after service", st)
+	}
+}
+
 func TestEngines_NotReadyInTimeIsFailed(t *testing.T) {
 	s := supervise(t, t.TempDir(), func(q *timings) { q.first, q.longest = time.Hour, time.Hour })
 	p := serving(t, "ns/a/0", "READY=/does/not/exist")
@@ -202,6 +214,9 @@ func TestEngines_NotReadyInTimeIsFailed(t *testing.T) {
 	p.StartupTimeout = time.Millisecond // a change takes effect without a restart
 	s.Want([]Process{p})
 	st := untilPhase(t, s, p.Name, Failed)
+	if st.Served || st.Failures != 1 {
+		t.Errorf("state %+v, want one end without service", st)
+	}
 	if st.Reason != "not ready within 1ms" || !strings.Contains(st.LastWords, "helper serve starts") || st.PID != 0 ||
 		st.Restarts != 0 {
 		t.Errorf("state %+v", st)

@@ -72,7 +72,7 @@ func (u *unit) restore(marked []found, all processes) {
 	}
 	u.state = State{
 		Name: r.Name, Phase: Stopped, Since: time.Now(), Restarts: max(0, r.Starts-1),
-		Reason: r.Reason, LastWords: r.LastWords,
+		Failures: r.Failures, Reason: r.Reason, LastWords: r.LastWords,
 	}
 	if u.live == nil {
 		return
@@ -256,7 +256,7 @@ func (u *unit) start(p Process) {
 	u.set(func(st *State) {
 		*st = State{
 			Name: p.Name, Phase: Starting, PID: live.pid, Since: u.rec.Started, Restarts: u.rec.Starts - 1,
-			Reason: u.rec.Reason, LastWords: u.rec.LastWords, Hash: u.rec.Hash,
+			Failures: u.rec.Failures, Reason: u.rec.Reason, LastWords: u.rec.LastWords, Hash: u.rec.Hash,
 		}
 	})
 }
@@ -277,7 +277,9 @@ func (u *unit) stop(ctx context.Context) (reason string, ok bool) {
 			u.live = nil
 			return reason, true
 		case <-kill.C:
-			u.s.log.Warn("engine did not end in time and is killed", "engine", u.rec.Name, "grace", u.rec.Grace)
+			if Notable(u.rec.Failures + 1) {
+				u.s.log.Warn("engine did not end in time and is killed", "engine", u.rec.Name, "grace", u.rec.Grace)
+			}
 			u.live.signal(syscall.SIGKILL)
 		}
 	}
@@ -309,16 +311,20 @@ func (u *unit) over(p *Process, phase Phase, reason string) {
 		u.rec.Failures = 0
 	}
 	u.rec.Failures++
-	delay := u.s.t.delay(u.rec.Failures)
+	delay, served := u.s.t.delay(u.rec.Failures), u.rec.Served
 	u.next, u.lost = time.Now().Add(delay), false
 	u.rec.Token, u.rec.PID, u.rec.Identity, u.rec.Served = "", 0, "", false
 	u.rec.Reason, u.rec.LastWords = reason, words
 	u.setAside()
 	u.save()
-	u.s.log.Warn("engine ended", "engine", u.rec.Name, "reason", reason, "next start in", delay)
+	if Notable(u.rec.Failures) {
+		u.s.log.Warn("engine ended", "engine", u.rec.Name, "reason", reason, "times in a row", u.rec.Failures,
+			"next start in", delay)
+	}
 	u.set(func(st *State) {
 		*st = State{
 			Name: st.Name, Phase: phase, Since: time.Now(), Restarts: st.Restarts, Reason: reason, LastWords: words,
+			Failures: u.rec.Failures, Served: served,
 		}
 	})
 }

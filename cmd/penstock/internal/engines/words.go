@@ -2,8 +2,6 @@ package engines
 
 import (
 	"bytes"
-	"encoding/json"
-	"net/url"
 	"regexp"
 	"strings"
 	"unicode"
@@ -66,6 +64,7 @@ func shorten(text string) string {
 // mask marks the bytes of secrets.
 func mask(text []byte, whole bool, secrets []string) (rest []byte, secret []bool) {
 	secret = make([]bool, len(text))
+	maskShortened(text, secret, secrets)
 	longest := 0
 	for _, s := range forms(secrets) {
 		longest = max(longest, len(s))
@@ -94,34 +93,4 @@ func mask(text []byte, whole bool, secrets []string) (rest []byte, secret []bool
 	}
 	cut := min(longest, len(text))
 	return text[cut:], secret[cut:]
-}
-
-// forms are the ways in which logs contain a secret.
-func forms(secrets []string) []string {
-	var all []string
-	for _, s := range secrets {
-		if s = strings.TrimSpace(s); s == "" {
-			continue
-		}
-		all = append(all, s)
-		for line := range strings.Lines(s) {
-			if line = strings.TrimSpace(line); len(line) >= 2*partial && line != s {
-				all = append(all, line)
-			}
-		}
-		for _, other := range []string{url.QueryEscape(s), url.PathEscape(s), quoted(s)} {
-			if other != s {
-				all = append(all, other)
-			}
-		}
-	}
-	return all
-}
-
-func quoted(s string) string {
-	raw, err := json.Marshal(s)
-	if err != nil {
-		return s
-	}
-	return strings.Trim(string(raw), `"`)
 }
