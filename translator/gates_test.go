@@ -351,6 +351,33 @@ func TestAccessPolicy_GatewayPolicyOpensRoutes(t *testing.T) {
 	}
 }
 
+// An exception with a mistyped name would leave its author to guess why the route is gated.
+func TestAccessPolicy_ReportsExceptionsThatNameNoRoute(t *testing.T) {
+	w := newGateWorld(t)
+	p := gate("p", "Gateway other")
+	p.Spec.Except = []v1alpha1.AccessException{{Name: "nmed"}, {Name: "named"}, {Kind: "GRPCRoute", Name: "named"}}
+	w.apply(store.AccessPolicies.Put(p))
+	check := func(step string, want ...string) {
+		t.Helper()
+		var got []string
+		for _, f := range w.report("AccessPolicy", "p").Findings {
+			got = append(got, string(f.Severity)+" "+f.Field+" "+f.Problem)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: findings %q, want %q", step, got, want)
+		}
+	}
+	const first = "warning spec.except[0] it opens nothing: HTTPRoute default/nmed does not exist: did you mean " +
+		"default/named?"
+	const second = "warning spec.except[2] it opens nothing: GRPCRoute default/named does not exist"
+	check("mistyped", first, second)
+	route := w.route("named", func(r *gatewayv1.HTTPRoute) { r.Name = "nmed" })
+	w.apply(store.HTTPRoutes.Put(route))
+	check("with such a route", second)
+	w.apply(store.HTTPRoutes.Delete("default/nmed"))
+	check("removed", first, second)
+}
+
 func TestAccessPolicy_ReportsItsAncestorsAndProblems(t *testing.T) {
 	w := newGateWorld(t)
 	young := gate("young", "Gateway gw")

@@ -150,8 +150,8 @@ func parseKeys(text []byte) (found []foundKey, err error) {
 		if at := first[key.hash]; at != "" {
 			mistakes = append(mistakes, fmt.Errorf("%s: it is the same key as in %s: remove one of them", key.at, at))
 		} else if authz.Weak(key.hash) {
-			mistakes = append(mistakes, fmt.Errorf("%s: the key is empty or well known, and would let nothing in: "+
-				"make one with penstock keys create", key.at))
+			mistakes = append(mistakes, fmt.Errorf("%s: the key is empty, well known or a repetition, and would let "+
+				"nothing in: make one with penstock keys create", key.at))
 		}
 		first[key.hash] = key.at
 	}
@@ -202,7 +202,12 @@ func keyOf(at, owner, text string) (foundKey, error) {
 		return foundKey{}, fmt.Errorf("%s: the key has more than %d bytes, which no gate reads", at,
 			authz.MaxCredential)
 	}
-	return foundKey{at: at, hash: authz.HashOf(text), spec: v1alpha1.APIKeySpec{Owner: owner}}, nil
+	hash := authz.HashOf(text)
+	if authz.Guessable(text) && !authz.Weak(hash) {
+		return foundKey{}, fmt.Errorf("%s: the key is easily guessed, also from its hash: it has fewer than %d "+
+			"characters besides repetitions and sequences: make one with penstock keys create", at, authz.MinUnexpected)
+	}
+	return foundKey{at: at, hash: hash, spec: v1alpha1.APIKeySpec{Owner: owner}}, nil
 }
 
 func keysInJSON(text []byte) (found []foundKey, mistakes []error) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -98,4 +99,42 @@ func TestAccessKeys_NoServerReceivesHeadersOfOurStages(t *testing.T) {
 	a.Signal(syscall.SIGKILL)
 	<-a.Ended()
 	check("/", "b", "b")
+}
+
+// The key ends at the gate in each form in which a client may send it. Credentials that no gate
+// reads are for the server.
+func TestAccessKeys_OtherCredentialsReachServersWithoutTheKey(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.server("a")
+	key := s.keys("create", "alice")
+	s.up("access.yaml", with("gate"))
+	for name, c := range map[string]struct {
+		send []string
+		want string // Authorization at the server, which records its presence alone
+	}{
+		"Bearer":              {bearer(key), ""},
+		"bearer, with spaces": {[]string{"authorization", "bEARER   " + key + " "}, ""},
+		"three headers":       {append(bearer(key), "x-api-key", key, "api-key", key), ""},
+		"as another scheme":   {[]string{"x-api-key", key, "authorization", "Token " + key}, ""},
+		"without a scheme":    {[]string{"api-key", key, "authorization", key}, ""},
+		"Basic of a server":   {[]string{"x-api-key", key, "authorization", "Basic abc"}, "redacted"},
+	} {
+		send := append(c.send, "x-goog-api-key", "other", "proxy-authorization", "Basic def")
+		if got := s.outcome("/", send...); got != "200" {
+			t.Errorf(`%s: got %s, want "200"`, name, got)
+			continue
+		}
+		received := s.last("a").Headers
+		for header, values := range received {
+			if strings.Contains(strings.Join(values, " "), key) {
+				t.Errorf("%s: the server receives %s: %s, want no key", name, header, values)
+			}
+		}
+		got := []string{received.Get("authorization"), received.Get("x-goog-api-key"),
+			received.Get("proxy-authorization")}
+		if want := []string{c.want, "other", "redacted"}; !slices.Equal(got, want) {
+			t.Errorf("%s: the server receives the credentials %q, want %q", name, got, want)
+		}
+	}
 }

@@ -79,11 +79,15 @@ func TestHTTP1_ClientsAreServedAsTheySpeak(t *testing.T) {
 			"llm.example.com:80||"},
 		"HTTP/1.0, with the dot": {get("1.0", "Host: LLM.example.com.\r\n"), 200, "LLM.example.com||"},
 		"two dots":               {get("1.1", "Host: llm.example.com..\r\n", "Connection: close\r\n"), 404, ""},
+		"a URL of HTTPS":         {"GET https://llm.example.com/by HTTP/1.1\r\n" + host + "\r\n", 403, ""},
 	} {
 		got, err := s.raw(c.send)
 		if err != nil || got.status != c.status || got.header.Get("x-got") != c.got {
 			t.Errorf("%s: %d, the server has got %q, want %d %q: %v\n%s", name, got.status, got.header.Get("x-got"),
 				c.status, c.got, err, c.send)
+		}
+		if why := got.header.Get("x-penstock-reason"); c.status == 403 && why != "bad_request" {
+			t.Errorf(`%s: the reason is %q, want "bad_request"`, name, why)
 		}
 		if c.got == plain && got.header.Get("x-rule") != "host" {
 			t.Errorf(`%s: the rule is %q, want "host"`, name, got.header.Get("x-rule"))

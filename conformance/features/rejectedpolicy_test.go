@@ -26,6 +26,10 @@ var rejected = map[string]string{
 		"spec: {targetRef: {kind: HTTPRoute, name: team}, apiKeys: {}}\n",
 	"name": "kind: AccessPolicy\nmetadata: {name: T_1}\n" +
 		"spec: {targetRefs: [{kind: HTTPRoute, name: team}], apiKeys: {}}\n",
+	"kind": "kind: AccesPolicy\nmetadata: {name: team}\n" +
+		"spec: {targetRefs: [{kind: HTTPRoute, name: team}], apiKeys: {}}\n",
+	"kind, far off": "kind: Policy\nmetadata: {name: team}\n" +
+		"spec: {targetRefs: [{kind: HTTPRoute, name: team}], apiKeys: {}}\n",
 }
 
 // A new AccessPolicy that validation rejects denies all requests to its targets, and to no other

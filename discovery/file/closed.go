@@ -44,23 +44,106 @@ func (c *catalog) closing(name string) *kind {
 	return nil
 }
 
-func (c *catalog) specToClose(obj map[string]any) map[string]any {
+// meansClosing returns the kind with closed objects that an invalid document may mean, although
+// its kind or apiVersion is mistyped: the kind's name is the nearest one, or the document has the
+// fields of an AccessPolicy. If its kind is unknown, and its group is ours, one field suffices.
+func (c *catalog) meansClosing(obj map[string]any) *kind {
+	kindName, _ := obj["kind"].(string)
+	near := c.nearest(kindName)
+	if k := c.closing(near); k != nil {
+		return k
+	}
 	spec, _ := obj["spec"].(map[string]any)
-	if kindName, _ := obj["kind"].(string); c.closing(kindName) == nil {
+	apiVersion, _ := obj["apiVersion"].(string)
+	has := func(a, b string) bool {
+		_, first := spec[a]
+		_, second := spec[b]
+		return first || second
+	}
+	targets, keys := has("targetRefs", "targetRef"), has("apiKeys", "jwt")
+	if targets && keys || (targets || keys) && near == "" && ourGroup(groupOf(apiVersion)) {
+		return c.closing(store.AccessPolicies.Kind())
+	}
+	return nil
+}
+
+// toClose is what closeObject needs of a document. Validation then removes fields.
+type toClose struct {
+	kind       *kind
+	spec       map[string]any
+	namespaces []string // under mistyped keys
+}
+
+func (c *catalog) toClose(obj map[string]any) (out toClose) {
+	if out.kind = c.meansClosing(obj); out.kind != nil {
+		spec, _ := obj["spec"].(map[string]any)
+		out.spec = runtime.DeepCopyJSON(spec)
+		out.namespaces = mistypedNamespaces(obj)
+	}
+	return out
+}
+
+// mistypedNamespaces returns what may be the namespace of a document without metadata.namespace.
+func mistypedNamespaces(obj map[string]any) (namespaces []string) {
+	meta, _ := obj["metadata"].(map[string]any)
+	if _, ok := meta["namespace"].(string); ok {
 		return nil
 	}
-	return runtime.DeepCopyJSON(spec)
+	add := func(fields map[string]any) {
+		for key, v := range fields {
+			text, _ := v.(string)
+			if report.Nearest(key, []string{"namespace"}) != "" && len(validation.IsDNS1123Label(text)) == 0 {
+				namespaces = append(namespaces, text)
+			}
+		}
+	}
+	add(obj)
+	for key, v := range obj {
+		if fields, ok := v.(map[string]any); ok && report.Nearest(key, []string{"metadata"}) != "" {
+			add(fields)
+		}
+	}
+	slices.Sort(namespaces)
+	return slices.Compact(namespaces)
+}
+
+// closeNested closes the targets of AccessPolicies in a document that is not read, such as a list
+// of another kind. It reports whether there are any.
+func (doc *document) closeNested(c *catalog, at *object, v any) (found bool) {
+	var values []any
+	switch v := v.(type) {
+	case map[string]any:
+		for _, key := range sortedKeys(v) {
+			values = append(values, v[key])
+		}
+	case []any:
+		values = v
+	}
+	for _, v := range values {
+		obj, _ := v.(map[string]any)
+		kindName, _ := obj["kind"].(string)
+		spec, whole := obj["spec"].(map[string]any)
+		if k := c.closing(c.nearest(kindName)); k != nil && whole {
+			meta, _ := obj["metadata"].(map[string]any)
+			name, _ := meta["name"].(string)
+			namespace, _ := meta["namespace"].(string)
+			doc.addClosed(k, at, cmp.Or(namespace, metav1.NamespaceDefault), name, spec)
+			found = true
+			continue
+		}
+		found = doc.closeNested(c, at, v) || found
+	}
+	return found
 }
 
 // closeObject sets o.closed if the object is invalid. If o's kind or name is unreadable, it adds an
 // object. The parameter parsed has the mistakes of parsing.
-func (doc *document) closeObject(c *catalog, o *object, obj, spec map[string]any, parsed []mistake) {
+func (doc *document) closeObject(c *catalog, o *object, obj map[string]any, read toClose, parsed []mistake) {
 	if o.good != nil || !hasError(o.mistakes) {
 		return
 	}
 	duplicate := func(m mistake) bool { return m.field == "kind" }
-	kindName, _ := obj["kind"].(string)
-	k := c.closing(kindName)
+	k, spec := read.kind, read.spec
 	if k == nil {
 		if slices.ContainsFunc(parsed, duplicate) { // two documents without a line --- between them
 			doc.closeUnnamed(c)
@@ -72,12 +155,15 @@ func (doc *document) closeObject(c *catalog, o *object, obj, spec map[string]any
 	}) {
 		spec = nil // of a duplicate key, only the first value is read
 	}
+	meta, _ := obj["metadata"].(map[string]any)
+	name, _ := meta["name"].(string)
+	for _, namespace := range read.namespaces {
+		doc.addClosed(k, o, namespace, name, spec)
+	}
 	if o.kind == k && o.ref.Name != "" {
 		o.closed = k.closed(o.ref.Namespace, o.ref.Name, spec, v1alpha1.ClosedInvalid)
 		return
 	}
-	meta, _ := obj["metadata"].(map[string]any)
-	name, _ := meta["name"].(string)
 	namespace, _ := meta["namespace"].(string)
 	doc.addClosed(k, o, cmp.Or(namespace, metav1.NamespaceDefault), name, spec)
 }
@@ -94,6 +180,7 @@ func (doc *document) addClosed(k *kind, at *object, namespace, name string, spec
 var (
 	kindLine      = regexp.MustCompile(`\bkind["']?\s*:\s*["']?(\w+)`)
 	namespaceLine = regexp.MustCompile(`\bnamespace["']?\s*:\s*["']?([a-z0-9-]+)`)
+	accessLine    = regexp.MustCompile(`\b(apiKeys|jwt)["']?\s*:`)
 )
 
 // closeUnnamed is for a document that cannot be parsed: the targets are unreadable. Namespaces are
@@ -102,22 +189,28 @@ func (doc *document) closeUnnamed(c *catalog) {
 	doc.access = doc.access || strings.Contains(doc.text, "access")
 	var k *kind
 	namespaces := map[string]any{}
-	exempts := false
+	exempts, other, keys := false, false, false
 	for line := range strings.Lines(doc.text) {
 		if strings.HasPrefix(strings.TrimSpace(line), "#") {
 			continue
 		}
 		for _, found := range kindLine.FindAllStringSubmatch(line, -1) {
+			near := c.nearest(found[1])
 			if k == nil {
-				k = c.closing(found[1])
+				k = c.closing(near)
 			}
+			other = other || near != "" && c.byName[near][0].table.Group() == v1alpha1.Group
 		}
+		keys = keys || accessLine.MatchString(line)
 		for _, found := range namespaceLine.FindAllStringSubmatch(line, -1) {
 			if len(validation.IsDNS1123Label(found[1])) == 0 {
 				namespaces[found[1]] = nil
 			}
 		}
 		exempts = exempts || strings.Contains(line, "except") // its routes have namespaces of their own
+	}
+	if k == nil && keys && !other && strings.Contains(doc.text, ourName) { // its kind is mistyped
+		k = c.closing(store.AccessPolicies.Kind())
 	}
 	if k == nil {
 		return

@@ -95,25 +95,108 @@ func TestAccessPolicy_RejectedNewOneClosesItsTargets(t *testing.T) {
 			strings.ReplaceAll(strings.Replace(policyOn(onChat), "apiKeys: {}", "apiKeys: 7", 1), "\n", "\n  "), chat},
 	} {
 		f := newFolder(t)
-		f.write("x.yaml", c.text)
+		f.closes(name, c.text, c.want)
+	}
+}
+
+func inList(item string) string {
+	return "apiVersion: v1\nkind: List\nitems:\n- " + strings.ReplaceAll(strings.TrimSpace(item), "\n", "\n  ") + "\n"
+}
+
+// A policy whose namespace is under a mistyped key closes the targets there, too.
+func TestAccessPolicy_MistypedNamespaceClosesThere(t *testing.T) {
+	for _, text := range []string{
+		strings.Replace(policyOn(onChat), "{name: p}", "{name: p, namepsace: prod}", 1),
+		strings.Replace(policyOn(onChat), "{name: p}", "{name: p}\nnamespace: prod", 1),
+		strings.Replace(policyOn(onChat), "metadata: {name: p}", "metadata: {name: p}\nMetadata: {namespace: prod}", 1),
+	} {
+		f := newFolder(t)
+		f.write("x.yaml", text)
 		f.load()
-		var want []string
-		if c.want != "" {
-			want = append(want, c.want)
-		}
-		f.expectClosed(name, want...)
-		f.restart()
-		f.load()
-		f.expectClosed(name+" after a restart", want...)
+		f.expectClosed(text, "default/p HTTPRoute chat/", "prod/p HTTPRoute chat/")
 		f.write("x.yaml", policyOn(onChat))
 		f.load()
-		f.expectClosed(name + ", corrected")
-		f.write("x.yaml", c.text)
-		f.remove("x.yaml")
-		f.load()
-		if n := len(store.AccessPolicies.All(f.store.View())); n > 0 {
-			t.Errorf("%s: %d policies stay, want none", name, n)
-		}
+		f.expectClosed(text + "corrected")
+	}
+}
+
+func TestFolder_ExtensionsHaveAnyCase(t *testing.T) {
+	f := newFolder(t)
+	f.write("x.YAML", policyHead)
+	f.load()
+	f.expectClosed("x.YAML", "default/p"+everything)
+}
+
+// What may be a policy closes like an invalid one, although its kind or apiVersion is mistyped.
+func TestAccessPolicy_MistypedKindClosesItsTargets(t *testing.T) {
+	const chat = "default/p HTTPRoute chat/"
+	for name, c := range map[string]struct{ text, want string }{
+		"kind":           {strings.Replace(policyOn(onChat), "AccessPolicy", "AccesPolicy", 1), chat},
+		"kind in plural": {strings.Replace(policyOn(onChat), "AccessPolicy", "accesspolicies", 1), chat},
+		"kind and group": {strings.NewReplacer("AccessPolicy", "AccesPolicy", "penstock.dev", "penstok.io").
+			Replace(policyOn(onChat)), chat},
+		"kind, no version": {"kind: AccesPolicy\nmetadata: {name: p}\nspec: {targetRefs: [" + onChat + "]}\n", chat},
+		"kind, no YAML":    {"kind: AccesPolicy\nmetadata: {name: p\n", "default/unnamed" + everything},
+		"kind in a core group": {strings.NewReplacer("AccessPolicy", "AccesPolicy", "penstock.dev/v1alpha1", "v1").
+			Replace(policyOn(onChat)), chat},
+		"other word as kind": {strings.Replace(policyOn(onChat), "AccessPolicy", "Policy", 1), chat},
+		"other kind":         {strings.Replace(policyOn(onChat), "AccessPolicy", "PoolPolicy", 1), chat},
+		"other kind, mistyped": {strings.NewReplacer("AccessPolicy", "PoolPolcy", ", apiKeys: {}", "").
+			Replace(policyOn(onChat)), ""},
+		"field of another kind": {"apiVersion: penstock.dev/v1alpha1\nkind: ModelDeployment\nmetadata: {name: p}\n" +
+			"spec: {apiKeys: {}}\n", ""},
+		"unknown kind": {"apiVersion: penstock.dev/v1alpha1\nkind: Budget\nmetadata: {name: p}\nspec: {}\n", ""},
+		"no kind":      {strings.Replace(policyOn(onChat), "kind: AccessPolicy\n", "", 1), chat},
+		"kind's key":   {strings.Replace(policyOn(onChat), "kind: Access", "Kind: Access", 1), chat},
+		"kind's key, no YAML": {"apiVersion: penstock.dev/v1alpha1\nknd: AccessPolicy\nspec: {apiKeys: {}\n",
+			"default/unnamed" + everything},
+		"kind's key and targets, no YAML": {"apiVersion: penstock.dev/v1alpha1\nknd: AccessPolicy\n" +
+			"spec: {apiKeys: {}, targetRefs: [" + onChat + "]\n", "default/unnamed" + everything},
+		"neither kind nor version":  {"metadata: {name: p}\nspec: {targetRefs: [" + onChat + "], apiKeys: {}}\n", chat},
+		"core version":              {strings.Replace(policyOn(onChat), "penstock.dev/v1alpha1", "v1", 1), chat},
+		"version alone":             {strings.Replace(policyOn(onChat), "penstock.dev/v1alpha1", "v1alpha1", 1), chat},
+		"group of a domain":         {strings.Replace(policyOn(onChat), "penstock.dev", "penstock.io", 1), chat},
+		"another case of the group": {strings.Replace(policyOn(onChat), "penstock.dev", "Penstock.dev", 1), chat},
+		"in Latin-1":                {"# g\xe9r\xe9\n" + policyOn(onChat), "default/unnamed" + everything},
+		"in UTF-16": {"\xff\xfe" + strings.Join(strings.Split(policyOn(onChat), ""), "\x00"),
+			"default/unnamed" + everything},
+		"other text in Latin-1":  {"# g\xe9r\xe9\n" + chatRoute, ""},
+		"in a list in a list":    {inList(inList(policyOn(onChat))), chat},
+		"in a mistyped list":     {strings.Replace(inList(policyOn(onChat)), "List", "Lst", 1), chat},
+		"in a list without kind": {strings.Replace(inList(policyOn(onChat)), "kind: List\n", "", 1), chat},
+		"below another key":      {"policy:\n  " + strings.ReplaceAll(policyOn(onChat), "\n", "\n  "), chat},
+		"name of a CRD": {"apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: p}\n" +
+			"spec: {names: {kind: AccessPolicy, plural: accesspolicies}}\n", ""},
+		"other project's": {"apiVersion: gateway.envoyproxy.io/v1alpha1\nkind: SecurityPolicy\nmetadata: {name: p}\n" +
+			"spec: {targetRefs: [" + onChat + "], jwt: {}}\n", ""},
+		"deployment, no YAML": {"kind: ModelDeployment\nspec: {access: {apiKeys: {}}\n", ""},
+	} {
+		f := newFolder(t)
+		f.closes(name, c.text, c.want)
+	}
+}
+
+// closes checks what a document closes, also after a restart, until it is corrected or removed.
+func (f *folder) closes(name, text, closed string) {
+	f.t.Helper()
+	f.write("x.yaml", text)
+	f.load()
+	var want []string
+	if closed != "" {
+		want = append(want, closed)
+	}
+	f.expectClosed(name, want...)
+	f.restart()
+	f.load()
+	f.expectClosed(name+" after a restart", want...)
+	f.write("x.yaml", policyOn(onChat))
+	f.load()
+	f.expectClosed(name + ", corrected")
+	f.write("x.yaml", text)
+	f.remove("x.yaml")
+	f.load()
+	if n := len(store.AccessPolicies.All(f.store.View())); n > 0 {
+		f.t.Errorf("%s: %d policies stay, want none", name, n)
 	}
 }
 
@@ -142,6 +225,8 @@ func TestAccessPolicy_RejectedChangeClosesNothing(t *testing.T) {
 		"no targets": policyHead + "spec: {}\n",
 		"no YAML":    policyHead + "spec: {\n",
 		"no name":    strings.Replace(policyOn(onChat), "{name: p}", "{}", 1),
+		"kind":       strings.Replace(policyOn(onChat), "AccessPolicy", "AccesPolicy", 1),
+		"no kind":    strings.Replace(policyOn(onChat), "kind: AccessPolicy", "", 1),
 	} {
 		f := newFolder(t)
 		f.write("x.yaml", policyOn(onChat))

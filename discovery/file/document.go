@@ -2,6 +2,7 @@ package file
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -20,6 +21,7 @@ type document struct {
 	// unidentified reports that some part of the document is too broken to identify its object. The
 	// document may then define any object that the file had before.
 	unidentified bool
+	unreadable   bool // the document is a file that is not UTF-8; its text has the readable characters
 	access       bool // a part that does not identify its object has spec.access (closed_deployment.go)
 
 	lines map[position]int // cache of Reader.Locate; guarded by Reader.parsing
@@ -94,10 +96,12 @@ func blank(text string) bool {
 	return true
 }
 
+// decodeText returns the text of a file in UTF-8. Of another file it returns the ASCII characters.
 func decodeText(raw []byte) (text string, ok bool) {
 	raw = bytes.TrimPrefix(raw, []byte("\xef\xbb\xbf"))
-	if !utf8.Valid(raw) || bytes.IndexByte(raw, 0) >= 0 {
-		return "", false
+	if utf8.Valid(raw) && bytes.IndexByte(raw, 0) < 0 {
+		return string(raw), true
 	}
-	return string(raw), true
+	other := func(b byte) bool { return b == 0 || b >= utf8.RuneSelf }
+	return string(slices.DeleteFunc(slices.Clone(raw), other)), false
 }

@@ -73,6 +73,9 @@ func (g *good) object() store.Object {
 
 func (doc *document) read(ctx context.Context, c *catalog) error {
 	node, m := parseNode(doc.text)
+	if doc.unreadable {
+		m = &mistake{severity: report.Error, problem: "is not text in UTF-8", fix: "save it as UTF-8"}
+	}
 	if m != nil {
 		doc.unidentified = true
 		doc.mistakes = append(doc.mistakes, *m)
@@ -141,17 +144,21 @@ func below(all []mistake, path string) (out []mistake) {
 func (doc *document) readObject(ctx context.Context, c *catalog, node *yaml.Node, item int, obj map[string]any,
 	found []mistake) error {
 	o := &object{item: item, line: node.Line - 1, mistakes: found}
+	read := c.toClose(obj)
 	k, convert, m := o.identify(c, obj)
 	if m != nil {
 		m.line = lineOf(node, m.field)
 		o.mistakes = append(o.mistakes, *m)
 	}
 	o.kind = k
-	spec := c.specToClose(obj) // before validation removes fields
+	if k == nil && doc.closeNested(c, o, obj) {
+		o.mistakes = append(o.mistakes, mistake{severity: report.Error, line: o.line,
+			problem: "has an AccessPolicy in it, which is not read", fix: "write the policy as a document of its own"})
+	}
 	o.access = writesAccess(obj)
 	defer func() {
 		doc.access = doc.access || o.access && doc.unidentified
-		doc.closeObject(c, o, obj, spec, found)
+		doc.closeObject(c, o, obj, read, found)
 	}()
 	if o.ref.Name == "" {
 		doc.mistakes = append(doc.mistakes, o.mistakes...)

@@ -1,16 +1,18 @@
 package file
 
 import (
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// recall names the restored AccessPolicies and their targets to the store, so that an edit while no
-// process ran opens no former target. Of Gateways and InferencePools all are named: a new one may
-// replace a target.
+// recall names the restored AccessPolicies, closed ones included, and their targets to the store,
+// so that an edit while no process ran opens no former target. Of Gateways and InferencePools all
+// are named: a new one may replace a target.
 func (r *Reader) recall() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -31,6 +33,18 @@ func (r *Reader) recall() {
 		before.Spec.Former = r.former[ref]
 		ops = append(ops, store.AccessPolicies.Put(&before))
 	}
+	for ref, list := range r.former {
+		if _, kept := r.kept[ref]; kept {
+			continue
+		}
+		var closed []v1alpha1.AccessTarget
+		for _, t := range list {
+			closed = append(closed, t.AccessTarget)
+			targets[report.Ref{Kind: t.Kind, Namespace: t.Namespace, Name: t.Name}] = true
+		}
+		p := closedPolicy(ref.Namespace, ref.Name, nil, v1alpha1.ClosedInvalid)
+		ops = append(ops, store.AccessPolicies.PutObject(withTargets(p, closed)))
+	}
 	if len(ops) == 0 {
 		return
 	}
@@ -47,15 +61,35 @@ func (r *Reader) recall() {
 	r.cfg.Store.Recall(ops...)
 }
 
-// withFormer adds the policies whose former targets have changed to the objects to persist.
+// withFormer adds the policies whose former targets have changed to the objects to persist. For a
+// closed policy it also counts the present targets, because its last form is not persisted.
 func (r *Reader) withFormer(dirty []report.Ref) []report.Ref {
 	if r.cfg.Former == nil {
 		return dirty
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	now := map[report.Ref][]v1alpha1.FormerTarget{}
 	for ref := range r.policies {
-		former := r.cfg.Former(ref.Key())
+		now[ref] = r.cfg.Former(ref.Key())
+	}
+	for ref, o := range r.closed {
+		if strings.Contains(ref.Name, "#") || r.policies[ref] {
+			continue
+		}
+		now[ref] = r.cfg.Former(ref.Key())
+		for _, t := range withoutGroups(o.(*v1alpha1.AccessPolicy).Spec.TargetRefs) {
+			if f := (v1alpha1.FormerTarget{Namespace: ref.Namespace, AccessTarget: t}); t.Name != "" &&
+				!slices.Contains(now[ref], f) {
+				now[ref] = append(slices.Clip(now[ref]), f)
+			}
+		}
+	}
+	for ref := range r.former {
+		now[ref] = now[ref] // a policy that is gone has none
+	}
+	for _, ref := range slices.SortedFunc(maps.Keys(now), report.Ref.Compare) {
+		former := now[ref]
 		if slices.Equal(former, r.former[ref]) {
 			continue
 		}

@@ -2,6 +2,7 @@ package file_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -92,4 +93,51 @@ func TestFolder_RenamedTargetsOfAPolicySurviveRestarts(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A policy that was never valid also keeps its former targets closed while its target is mistyped.
+func TestFolder_FormerTargetsOfAnInvalidPolicyStayClosed(t *testing.T) {
+	f := newFolder(t)
+	invalid := func(gateway string) string {
+		return strings.Replace(policyFor(gateway), "apiKeys: {}", "apiKeys: 7", 1)
+	}
+	expect := func(step, want string) {
+		t.Helper()
+		if got := fmt.Sprint(f.former("default/p")); got != want {
+			t.Errorf("%s: former targets %s, want %s", step, got, want)
+		}
+	}
+	f.write("gw.yaml", "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: gw}\n"+
+		"spec: {listeners: [{name: http, port: 80, protocol: HTTP}]}\n")
+	f.write("p.yaml", invalid("gw"))
+	f.load()
+	expect("at first", "[]")
+	const former = "[{default { Gateway gw } false}]"
+	for _, text := range []string{invalid("gww"), strings.Replace(invalid("gww"), "7", "8", 1)} {
+		f.write("p.yaml", text)
+		f.load()
+		expect("mistyped", former)
+	}
+	for range 2 {
+		f.restart()
+		f.load()
+		expect("after a restart", former)
+	}
+	f.write("p.yaml", invalid("gw"))
+	f.load()
+	expect("corrected", "[]")
+	f.restart()
+	f.write("p.yaml", invalid("gww"))
+	f.load()
+	expect("mistyped while stopped", former)
+	f.restart()
+	f.write("p.yaml", policyFor("gww"))
+	f.load()
+	expect("valid, but mistyped", former)
+	f.restart()
+	f.remove("p.yaml")
+	f.load()
+	f.write("p.yaml", policyFor("gww"))
+	f.load()
+	expect("removed and written again", "[]")
 }

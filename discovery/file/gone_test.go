@@ -34,9 +34,10 @@ func TestFolder_FilesThatAreGoneTakeNoMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(r.files) != 1 || len(r.keptRefs()) != 1 || len(r.kept) != 0 || len(r.claims) != 0 || len(r.emptied) != 0 {
+	if len(r.files) != 1 || len(r.persistedRefs()) != 1 ||
+		len(r.kept) != 0 || len(r.claims) != 0 || len(r.emptied) != 0 {
 		t.Errorf("with one file and one plain object there are %d files, %d objects, %d of them not plain, %d "+
 			"definitions of such objects and %d empty files; want 1, 1, 0, 0, 0",
-			len(r.files), len(r.keptRefs()), len(r.kept), len(r.claims), len(r.emptied))
+			len(r.files), len(r.persistedRefs()), len(r.kept), len(r.claims), len(r.emptied))
 	}
 }

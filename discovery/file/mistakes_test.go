@@ -200,6 +200,20 @@ var mistakes = map[string]struct {
 		strings.Replace(chatRoute, "HTTPRoute", "HttpRuote", 1),
 		[]string{"error: x.yaml:2: HttpRuote chat kind: is unknown: HttpRuote; did you mean HTTPRoute?"},
 	},
+	"mistyped kind and group of ours": {
+		"apiVersion: penstok.io/v1alpha1\nkind: AccesPolicy\nmetadata: {name: p}\n",
+		[]string{"error: x.yaml:2: AccesPolicy p kind: is unknown: AccesPolicy; did you mean AccessPolicy?"},
+	},
+	"unknown kind of ours": {
+		"apiVersion: penstock.dev/v1alpha1\nkind: Budget\nmetadata: {name: p}\n",
+		[]string{"error: x.yaml:2: Budget p kind: is unknown: Budget; write APIKey, AccessPolicy, ClusterSet, " +
+			"Engine, EnvoyFleet, ModelDeployment, ModelRegistry, ModelServers or PoolPolicy"},
+	},
+	"core version": {
+		strings.Replace(chatRoute, "gateway.networking.k8s.io/v1", "v1", 1),
+		[]string{`error: x.yaml:1: HTTPRoute default/chat apiVersion: must be gateway.networking.k8s.io/v1 or ` +
+			`gateway.networking.k8s.io/v1beta1 for kind HTTPRoute, is "v1"; write gateway.networking.k8s.io/v1`},
+	},
 	"wrong version": {
 		strings.Replace(chatRoute, "io/v1", "io/v1alpha2", 1),
 		[]string{
@@ -344,7 +358,7 @@ func TestFile_NotUTF8IsReported(t *testing.T) {
 	f := newFolder(t)
 	f.write("x.yaml", "\xff\xfea\x00")
 	f.load()
-	f.expectFindings("error: x.yaml: is not text in UTF-8; save it as UTF-8")
+	f.expectFindings("error: x.yaml:1: is not text in UTF-8; save it as UTF-8")
 }
 
 func TestSchema_KeyWithoutValueCountsAsAbsent(t *testing.T) {

@@ -60,11 +60,16 @@ func (r *Reader) keptOf(ref report.Ref) (keptObject, bool) {
 	return k, ok
 }
 
-// keptRefs lists the objects that the store has.
-func (r *Reader) keptRefs() []report.Ref {
+// persistedRefs lists the objects that the store has, and the closed policies with former targets.
+func (r *Reader) persistedRefs() []report.Ref {
 	refs := make([]report.Ref, 0, len(r.kept))
 	for ref := range r.kept {
 		refs = append(refs, ref)
+	}
+	for ref := range r.former {
+		if _, kept := r.kept[ref]; !kept {
+			refs = append(refs, ref)
+		}
 	}
 	for k, spots := range r.plains {
 		for id := range spots {

@@ -152,7 +152,7 @@ func hidden(name string) bool {
 }
 
 func readable(name string) bool {
-	switch filepath.Ext(name) {
+	switch strings.ToLower(filepath.Ext(name)) {
 	case ".yaml", ".yml", ".json":
 		return !hidden(name)
 	}
@@ -185,17 +185,23 @@ func (r *Reader) open(paths []string, forced bool, n changes) (any bool) {
 				src.mark.info, info = nil, nil // the next scan reads the file again
 			}
 		}
+		text, ok := "", false
+		if err == nil {
+			text, ok = decodeText(raw)
+		}
 		if err != nil {
 			src.unusable = &mistake{severity: report.Error, problem: "cannot be read: " + clean(err),
 				fix: "make it readable for penstock, or move it out of the folder"}
-		} else if text, ok := decodeText(raw); ok {
+		} else if ok {
 			src.docs = split(text)
 			for i, doc := range src.docs {
 				doc.digest, doc.number = digestOf(doc.text), i+1
 			}
 			src.total = len(src.docs)
 		} else {
-			src.unusable = &mistake{severity: report.Error, problem: "is not text in UTF-8", fix: "save it as UTF-8"}
+			doc := &document{text: text, line: 1, number: 1, unreadable: true}
+			doc.digest = digestOf(string(raw))
+			src.docs, src.total = []*document{doc}, 1
 		}
 		if old != nil && info == nil && old.mark.info == nil && *old.unusable == *src.unusable {
 			continue

@@ -32,7 +32,8 @@ type record struct {
 	Ref    report.Ref      `json:"ref"`
 	Path   string          `json:"path,omitempty"`   // absolute path of the object's file
 	Object json.RawMessage `json:"object,omitempty"` // absent if the object is gone
-	// Former are the former targets of an AccessPolicy.
+	// Former are the former targets of an AccessPolicy. Without an object, they are the targets of
+	// a closed policy.
 	Former []v1alpha1.FormerTarget `json:"former,omitempty"`
 }
 
@@ -85,9 +86,9 @@ func (r *Reader) restore() {
 			if ours {
 				r.kept[rec.Ref] = keptObject{g, path}
 			}
-			if ours && rec.Former != nil {
-				r.former[rec.Ref] = rec.Former
-			}
+		}
+		if ours && rec.Former != nil {
+			r.former[rec.Ref] = rec.Former
 		}
 		decided[rec.Ref] = true
 	}
@@ -165,16 +166,20 @@ func (r *Reader) records(to io.Writer, refs []report.Ref) error {
 	for _, ref := range refs {
 		rec := record{Ref: ref}
 		if k, ok := r.keptOf(ref); ok {
-			abs, err := filepath.Abs(k.path)
-			if err != nil {
-				return err
-			}
 			form, err := k.form()
 			if err != nil {
 				return err
 			}
-			rec.Path, rec.Object = abs, form
-			rec.Former = r.former[ref]
+			rec.Path, rec.Object = k.path, form
+		} else if list := r.claims[ref]; len(list) > 0 {
+			rec.Path = list[0].path
+		}
+		if rec.Path != "" {
+			abs, err := filepath.Abs(rec.Path)
+			if err != nil {
+				return err
+			}
+			rec.Path, rec.Former = abs, r.former[ref]
 		}
 		if err := enc.Encode(rec); err != nil {
 			return err
@@ -189,7 +194,7 @@ func (r *Reader) rewrite() error {
 	size := 0
 	err := statefile.ReplaceBy(r.journal.path, func(f io.Writer) error {
 		lines := bufio.NewWriterSize(f, 1<<16)
-		if err := r.records(io.MultiWriter(lines, (*counter)(&size)), r.keptRefs()); err != nil {
+		if err := r.records(io.MultiWriter(lines, (*counter)(&size)), r.persistedRefs()); err != nil {
 			return err
 		}
 		return lines.Flush()

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
 func (s *schema) unknownField(path string) mistake {
@@ -39,15 +40,25 @@ func oneOfWords(list []string) string {
 	return strings.Join(list[:len(list)-1], ", ") + " or " + list[len(list)-1]
 }
 
+// nearest returns the name of the kind that a document may mean, or "".
+func (c *catalog) nearest(kindName string) string {
+	if c.byName[kindName] != nil || slices.Contains(laterKinds, kindName) {
+		return kindName
+	}
+	return report.Nearest(kindName, slices.Sorted(maps.Keys(c.byName)))
+}
+
 func (c *catalog) unreadKind(apiVersion, kindName string) *mistake {
-	names := slices.Sorted(maps.Keys(c.byName))
-	near := report.Nearest(kindName, names)
-	if near != "" && near != kindName && !slices.Contains(laterKinds, kindName) &&
-		(slices.Contains(laterGroups, groupOf(apiVersion)) || groupOf(apiVersion) == c.byName[near][0].table.Group()) {
+	group := groupOf(apiVersion)
+	near := c.nearest(kindName)
+	switch k := c.byName[near]; {
+	case near != "" && near != kindName && (slices.Contains(laterGroups, group) || likelyMeant(apiVersion, k[0])):
 		return &mistake{severity: report.Error, field: "kind", problem: "is unknown: " + kindName,
 			fix: "did you mean " + near + "?"}
-	}
-	if slices.Contains(laterGroups, groupOf(apiVersion)) {
+	case ourGroup(group):
+		return &mistake{severity: report.Error, field: "kind", problem: "is unknown: " + kindName,
+			fix: "write " + oneOfWords(c.ours())}
+	case slices.Contains(laterGroups, group):
 		return &mistake{
 			severity: report.Warning,
 			problem:  fmt.Sprintf("has no effect: kind %s of %s is not supported yet", kindName, apiVersion),
@@ -59,13 +70,37 @@ func (c *catalog) unreadKind(apiVersion, kindName string) *mistake {
 	}
 }
 
+// ours returns the names of the kinds of our group.
+func (c *catalog) ours() (names []string) {
+	for name, kinds := range c.byName {
+		if kinds[0].table.Group() == v1alpha1.Group {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+var ourName, _, _ = strings.Cut(v1alpha1.Group, ".")
+
+// ourGroup reports whether a group is ours, also if it is mistyped.
+func ourGroup(group string) bool {
+	return report.Distance(strings.ToLower(group), v1alpha1.Group) <= 3 ||
+		slices.ContainsFunc(strings.Split(strings.ToLower(group), "."), func(label string) bool {
+			return report.Distance(label, ourName) <= 2
+		})
+}
+
+// likelyMeant reports whether a document of another apiVersion means the kind. No core kind has the
+// name of another group's kind.
 func likelyMeant(apiVersion string, k *kind) bool {
 	group := groupOf(apiVersion)
-	if group == k.table.Group() || slices.Contains(laterGroups, group) {
+	if group == "" || group == k.table.Group() || slices.Contains(laterGroups, group) ||
+		k.table.Group() == v1alpha1.Group && ourGroup(group) {
 		return true
 	}
 	return slices.ContainsFunc(k.versions, func(v version) bool {
-		return group == groupOf(v.apiVersion) || group != "" && report.Distance(group, groupOf(v.apiVersion)) <= 3
+		return group == groupOf(v.apiVersion) || report.Distance(group, groupOf(v.apiVersion)) <= 3
 	})
 }
 

@@ -157,8 +157,10 @@ func (k *Key) Names(model string) bool {
 // MaxCredential bounds a credential, in bytes.
 const MaxCredential = 1024
 
-// Some clients send one key in two headers. Different keys count as no credential.
+// Some clients send one key in two headers. Different keys count as no credential. An Authorization
+// of another scheme is for the server, unless it contains the key.
 func presented(headers []Header) (credential string, carriers []string) {
+	var others []string
 	for _, h := range headers {
 		value := strings.TrimSpace(h.Value)
 		switch h.Name {
@@ -166,7 +168,8 @@ func presented(headers []Header) (credential string, carriers []string) {
 		case "authorization":
 			scheme, token, _ := strings.Cut(value, " ")
 			if !strings.EqualFold(scheme, "bearer") {
-				continue // this credential is for the model server
+				others = append(others, value)
+				continue
 			}
 			value = strings.TrimSpace(token)
 		default:
@@ -180,6 +183,10 @@ func presented(headers []Header) (credential string, carriers []string) {
 		if !slices.Contains(carriers, h.Name) {
 			carriers = append(carriers, h.Name)
 		}
+	}
+	has := func(other string) bool { return credential != "" && strings.Contains(other, credential) }
+	if slices.ContainsFunc(others, has) && !slices.Contains(carriers, "authorization") {
+		carriers = append(carriers, "authorization")
 	}
 	return credential, carriers
 }

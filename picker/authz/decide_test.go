@@ -237,7 +237,9 @@ func TestPresented_AmbiguousCredentialIsNone(t *testing.T) {
 		{h("x-api-key", "k"), "x-api-key"},
 		{h("api-key", "k"), "api-key"},
 		{h("authorization", "Bearer k", "x-api-key", "k"), "authorization x-api-key"},
-		{h("authorization", "Basic abc", "x-api-key", "k"), "x-api-key"}, // a server's own
+		{h("authorization", "Basic abc", "x-api-key", "k"), "x-api-key"},       // a server's own
+		{h("authorization", "k", "x-api-key", "k"), "x-api-key authorization"}, // the key must not pass
+		{h("x-api-key", "k", "authorization", "Token k"), "x-api-key authorization"},
 		{h("authorization", "Bearer k", "x-api-key", "l"), "-"},
 		{h("authorization", "Bearer k", "authorization", "Bearer l"), "-"},
 		{h("authorization", "Bearer k", "authorization", "Bearer k"), "authorization"},
@@ -281,7 +283,8 @@ func TestKey_NewOnesAreWellFormedAndDiffer(t *testing.T) {
 }
 
 func TestHash_OfEmptyAndKnownKeysIsWeak(t *testing.T) {
-	for _, k := range []string{"", "test", "EMPTY", "sk-1234"} {
+	for _, k := range []string{"", "test", "EMPTY", "sk-1234", strings.Repeat("x", 33),
+		"sk-" + strings.Repeat("0", 48), strings.Repeat("abc", 7), "abcdefghijklmnopqrstuvwxyzabcdef", "0123456789abcdef0123456789abcdef"} {
 		if !authz.Weak(authz.HashOf(k)) {
 			t.Errorf("%q counts as a key, want it weak", k)
 		}
@@ -294,6 +297,25 @@ func TestHash_OfEmptyAndKnownKeysIsWeak(t *testing.T) {
 		if _, err := authz.ParseHash(text); (err == nil) != ok {
 			t.Errorf("%q: got %v, want a hash: %t", text, err, ok)
 		}
+	}
+}
+
+func TestKey_OfRepetitionsAndSequencesIsGuessable(t *testing.T) {
+	for key, want := range map[string]bool{
+		"": true, "sk-1234": true, strings.Repeat("x", 33): true, strings.Repeat("ab", 32): true,
+		strings.Repeat("7kQ", 20): true, "abcdefghijklmnopqrstuvwxyz0123456789": true,
+		"sk-zyxwvutsrqponmlkjihgfedcba":                     true,
+		strings.Repeat("a", 500) + strings.Repeat("b", 500): true, "hunter2": true,
+		"3f9c1a7be2d04856": false, "sk-mX4Zr0vT8Kq2LhNw6Yb1Dg": false, "8c4f6e0a-2d1b-4e7f-9a3c-5b8d7e6f1024": false,
+		"the-old-key-of-bob": false,
+	} {
+		if got := authz.Guessable(key); got != want {
+			t.Errorf("%q is guessable: got %t, want %t", key, got, want)
+		}
+	}
+	key, err := authz.NewKey(rand.Reader)
+	if err != nil || authz.Guessable(key) {
+		t.Errorf("a new key %s: got guessable, %v, want not guessable", key, err)
 	}
 }
 

@@ -1,7 +1,18 @@
 package authz
 
-var weak = func() map[Hash]bool {
-	out := map[Hash]bool{}
+import (
+	"strings"
+	"sync"
+)
+
+// weak has the beginnings of hashes: of well-known keys, and of repeated texts, such as 33 equal
+// characters or abcabcabc.
+var weak = sync.OnceValue(func() map[[8]byte]bool {
+	out := map[[8]byte]bool{}
+	add := func(key string) {
+		h := HashOf(key)
+		out[[8]byte(h[:])] = true
+	}
 	for _, key := range []string{
 		"", "\n", "-", "0", "1", "1234", "12345", "123456", "12345678", "123456789", "abc", "abc123", "abcdef",
 		"admin", "anything", "api-key", "api_key", "apikey", "bearer", "changeme", "default", "demo", "dummy",
@@ -13,10 +24,45 @@ var weak = func() map[Hash]bool {
 		"sk-ps-", "sk-test", "sk-xxx", "sk-xxxx", "test", "test-key", "test123", "testkey", "token", "token-abc123",
 		"undefined", "unused", "user", "vllm", "xxx", "xxxx", "your-api-key", "YOUR_API_KEY", "your_api_key",
 	} {
-		out[HashOf(key)] = true
+		add(key)
+	}
+	texts := []string{"0123456789", "1234567890", "9876543210", "0123456789abcdef", "abcdefghijklmnopqrstuvwxyz",
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZ", "qwertyuiop", "12", "123", "1234", "12345", "123456", "ab", "abc", "abcd",
+		"abc123", "deadbeef", "cafebabe", "test", "key", "secret", "password"}
+	for c := '!'; c <= '~'; c++ {
+		texts = append(texts, string(c))
+	}
+	for _, text := range texts {
+		long := strings.Repeat(text, longestRepeated)[:longestRepeated]
+		for n := 1; n <= longestRepeated; n++ {
+			add(long[:n])
+			add("sk-" + long[:n])
+		}
 	}
 	return out
-}()
+})
 
-// Weak reports whether a hash is of an empty or well-known key.
-func Weak(h Hash) bool { return weak[h] }
+const longestRepeated = 64
+
+// Weak reports whether a hash is of an empty or well-known key, or of a repeated text.
+func Weak(h Hash) bool { return weak()[[8]byte(h[:])] }
+
+// MinUnexpected is the least number of unexpected characters in a key that is not easily guessed.
+const MinUnexpected = 12
+
+// Guessable reports whether a key has fewer than MinUnexpected unexpected characters. A character
+// is expected if it is its predecessor or a neighbor of it, as in aaa, 123 and cba, or if the three
+// characters that end with it occur before in the key, as in abcabc. A random key of 16 hexadecimal
+// digits has about 13 unexpected characters.
+func Guessable(key string) bool {
+	unexpected := 0
+	for i := range len(key) {
+		switch {
+		case i > 0 && key[i]-key[i-1]+1 <= 2: // a difference of -1, 0 or 1
+		case i > 2 && strings.Contains(key[:i], key[i-2:i+1]):
+		default:
+			unexpected++
+		}
+	}
+	return unexpected < MinUnexpected
+}

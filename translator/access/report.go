@@ -87,7 +87,7 @@ func Report(r store.Reader, key string, targets Targets) (report.Report, bool) {
 			Field: "spec.jwt.claims.models", Problem: "the policy has no byModel: tokens are denied on its routes, " +
 				"unless another policy there has it", Fix: "write byModel: true, or remove claims.models"})
 	}
-	out.Findings = append(out.Findings, memberFindings(r, p)...)
+	out.Findings = append(append(out.Findings, memberFindings(r, p)...), exceptFindings(r, p)...)
 	out.Conditions = []report.Condition{accepted} // also if the policy has no Gateways
 	at := out.Conditions
 	if accepted.Status == report.True { // on Kubernetes, only after the proxies acknowledge it
@@ -102,6 +102,37 @@ func Report(r store.Reader, key string, targets Targets) (report.Report, bool) {
 		})
 	}
 	return out, true
+}
+
+// exceptFindings reports exceptions that name no route.
+func exceptFindings(r store.Reader, p *v1alpha1.AccessPolicy) (findings []report.Finding) {
+	owner := store.AccessPolicies.Ref(p)
+	for i, e := range p.Spec.Except {
+		route := report.Ref{Group: gatewayv1.GroupName, Kind: cmp.Or(e.Kind, store.HTTPRoutes.Kind()),
+			Namespace: cmp.Or(e.Namespace, p.Namespace), Name: e.Name}
+		if _, exists := store.Sections(r, route); exists {
+			continue
+		}
+		problem := "it opens nothing: " + gatewayapi.Missing(r, owner, route, fmt.Sprintf("%s does not exist%s", route,
+			gatewayapi.DidYouMean(route.Key(), routesBelow(r, p, route.Kind))))
+		findings = append(findings, report.Finding{Severity: report.Warning, Owner: owner,
+			Field: fmt.Sprintf("spec.except[%d]", i), Problem: problem,
+			Fix: "name an HTTPRoute or GRPCRoute, with its namespace if it is in another one, or remove the exception"})
+	}
+	return findings
+}
+
+// routesBelow returns the routes of a policy's Gateways, "namespace/name". Of a Gateway with more
+// than 64 it returns none, because a change of any of them recomputes the report.
+func routesBelow(r store.Reader, p *v1alpha1.AccessPolicy, kind string) (ids []string) {
+	routes := store.Kind(store.HTTPRoutes)
+	if kind == store.GRPCRoutes.Kind() {
+		routes = store.GRPCRoutes
+	}
+	for _, t := range p.Spec.TargetRefs {
+		ids = append(ids, store.IDs(r, routes, store.ByParent, targetRef(p, t).Key(), 64)...)
+	}
+	return ids
 }
 
 func targetRef(p *v1alpha1.AccessPolicy, t v1alpha1.AccessTarget) report.Ref {

@@ -43,6 +43,7 @@ var ownErrors = []localError{
 var otherReasons = []localError{
 	{codeDetails + " == 'direct_response' && response.code == 421", "misdirected", ""},
 	{codeDetails + " == 'direct_response'", "no_backend", ""},
+	{codeDetails + " == 'http1.https_url_on_plaintext_connection'", "bad_request", ""},
 	{"response.code == 401 || response.code == 403", "denied", ""},
 	{"response.code == 408", "request_timeout", ""},
 	{"response.code == 429", "rate_limited", ""},

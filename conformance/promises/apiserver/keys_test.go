@@ -122,15 +122,15 @@ func TestKeys_CreateRotateRevokeAndImportInACluster(t *testing.T) {
 
 func (s *server) importsKeys(t *testing.T, config string) {
 	t.Helper()
-	const file = "bob old-bob-key\ncarol old-carol-key\n"
+	const file = "bob old-key-of-bob\ncarol old-carol-key\n"
 	for _, want := range []string{"New APIKeys: 2, in https://", "New APIKeys: 0. Keys that were there already: 2."} {
 		if _, errs, err := keysCommand(t, file, "import", "-", "--kubeconfig", config); err != nil ||
 			!strings.Contains(errs, want) {
 			t.Errorf("import: %v %s, want %s", err, errs, want)
 		}
 	}
-	name := "bob-" + hashed("old-bob-key")[:8]
-	if spec, hashes := s.keySpec(t, name); !slices.Equal(hashes, []string{hashed("old-bob-key")}) ||
+	name := "bob-" + hashed("old-key-of-bob")[:8]
+	if spec, hashes := s.keySpec(t, name); !slices.Equal(hashes, []string{hashed("old-key-of-bob")}) ||
 		spec["owner"] != "bob" {
 		t.Errorf("%s: got %v, want owner bob and the hash of its key", name, spec)
 	}

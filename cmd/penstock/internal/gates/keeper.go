@@ -220,7 +220,7 @@ func (k *Keeper) report(view *store.View, id string) {
 			found(report.Error, i, "it lets nothing in: "+err.Error(), "make a key with penstock keys create or rotate")
 			continue
 		case authz.Weak(h):
-			found(report.Error, i, "it lets nothing in: it is the hash of an empty or well-known key",
+			found(report.Error, i, "it lets nothing in: it is the hash of an empty or well-known key, or a repetition",
 				"make a key with penstock keys create or rotate")
 			continue
 		}
