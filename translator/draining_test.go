@@ -21,7 +21,8 @@ func TestDraining_TheLastServersOfAPoolStayForPicksOnTheirWay(t *testing.T) {
 	pool := &inferencev1.InferencePool{ObjectMeta: inDefault("chat")}
 	pool.Spec.Selector.MatchLabels = map[inferencev1.LabelKey]inferencev1.LabelValue{"app": "chat"}
 	pool.Spec.TargetPorts = []inferencev1.Port{{Number: 8000}}
-	w.apply(store.InferencePools.Put(pool), routeTo("chat", "inference.networking.k8s.io", "InferencePool", "chat", nil))
+	w.apply(store.InferencePools.Put(pool),
+		routeTo("chat", "inference.networking.k8s.io", "InferencePool", "chat", nil))
 	for _, c := range []struct{ draining, want string }{ // of servers 1 and 2
 		{"", "10.2.0.1 10.2.0.2"}, {"1", "10.2.0.2"}, {"1 2", "10.2.0.1 10.2.0.2"}, {"2", "10.2.0.1"}, {"gone", ""},
 	} {

@@ -203,8 +203,8 @@ func TestImport_FailsOpenOnceNoClusterPicks(t *testing.T) {
 	east.pickers.Stop()
 	served("west")
 	west.pickers.Stop()
-	// Until Envoy's health check fails, a picker that reads bodies as a stream cannot be skipped. Each
-	// of Envoy's workers notices the failure separately, so one answered request is no proof.
+	// Until Envoy's health check fails, a picker that reads bodies as a stream cannot be skipped.
+	// Each of Envoy's workers notices the failure separately, so one answered request is no proof.
 	s.Eventually("ten requests in a row are answered", func() error {
 		for range 10 {
 			if got, err := s.ask("/far", question); err != nil || got.status != http.StatusOK {

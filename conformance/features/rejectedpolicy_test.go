@@ -33,7 +33,7 @@ var rejected = map[string]string{
 }
 
 // A new AccessPolicy that validation rejects denies all requests to its targets, and to no other
-// route. Its correction opens them for those that it allows.
+// route. Its correction opens them for the callers that it allows.
 func TestAccess_RejectedNewPolicyClosesItsTargets(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -67,7 +67,7 @@ func (c *catalog) meansClosing(obj map[string]any) *kind {
 	return nil
 }
 
-// toClose is what closeObject needs of a document. Validation then removes fields.
+// toClose holds the fields of a document that closeObject reads. Validation then removes fields.
 type toClose struct {
 	kind       *kind
 	spec       map[string]any

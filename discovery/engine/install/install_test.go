@@ -37,10 +37,11 @@ type rig struct {
 	*testing.T
 	home, folder, version string
 	machine               install.Machine
+	room                  int64 // free bytes of the disk
 }
 
 func newRig(t *testing.T, present ...string) *rig {
-	r := &rig{T: t, home: t.TempDir(), folder: t.TempDir(), version: "v0.32.0"}
+	r := &rig{T: t, home: t.TempDir(), folder: t.TempDir(), version: "v0.32.0", room: 100 << 30}
 	python := filepath.Join(r.home, "python3")
 	r.write("python3", strings.ReplaceAll(fakePython, "FAKE", python))
 	r.machine = install.Machine{OS: "linux",
@@ -50,7 +51,8 @@ func newRig(t *testing.T, present ...string) *rig {
 			}
 			return "", exec.ErrNotFound
 		},
-		Python: func(string) (string, error) { return "3.12", nil }}
+		Python: func(string) (string, error) { return "3.12", nil },
+		Free:   func(string) (int64, error) { return r.room, nil }}
 	return r
 }
 
@@ -104,6 +106,15 @@ func TestInstall_NothingHalfInstalledIsUsed(t *testing.T) {
 	}
 	if got := install.Find([]string{r.folder}, "vllm", "v0.33.0", "vllm"); got != "" {
 		t.Errorf("another version is %s", got)
+	}
+}
+
+func TestInstall_ADiskWithoutRoomIsReported(t *testing.T) {
+	r := newRig(t, "python3", "nvidia-smi")
+	r.room = 15 << 30
+	want := "needs up to 20 GiB in " + r.folder + ", which has 15 GiB: make room"
+	if installed, err := r.run(t.Context()); installed || err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("15 GiB free: got %v %v, want the error %q", installed, err, want)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -17,6 +18,14 @@ type Machine struct {
 	LookPath func(program string) (string, error)
 	// Python returns the version of a Python with venv, as "3.12", or why it cannot be used.
 	Python func(program string) (version string, err error)
+	// Free returns the bytes that this user may still write into a folder. nil asks the file system.
+	Free func(folder string) (int64, error)
+}
+
+func free(folder string) (int64, error) {
+	var s syscall.Statfs_t
+	err := syscall.Statfs(folder, &s)
+	return int64(s.Bavail) * int64(s.Bsize), err
 }
 
 // Plan lists the steps that install an engine.
@@ -30,6 +39,7 @@ type Plan struct {
 	name    string // ENGINE-VERSION
 	target  string // the hidden folder
 	bytes   int64
+	free    func(folder string) (int64, error)
 }
 
 // Step is a command, or a file to write.
@@ -50,7 +60,10 @@ func New(engine, version, folder string, cpu bool, m Machine) (*Plan, error) {
 	if cpu && engine != "vllm" {
 		return nil, fmt.Errorf("--cpu is for vllm alone: penstock installs %s for one kind of machine", engine)
 	}
-	p := &Plan{Program: program, folder: folder, name: engine + "-" + version}
+	p := &Plan{Program: program, folder: folder, name: engine + "-" + version, free: m.Free}
+	if p.free == nil {
+		p.free = free
+	}
 	switch m.OS {
 	case "darwin":
 		return p, p.mac(engine, m)

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -60,14 +59,14 @@ func (p *Plan) usable(ctx context.Context) bool {
 
 // room reports that the disk is too small for a new installation.
 func (p *Plan) room() error {
-	var s syscall.Statfs_t
-	if err := syscall.Statfs(p.folder, &s); err != nil {
+	free, err := p.free(p.folder)
+	if err != nil {
 		return fmt.Errorf("folder of engines: %w", err)
 	}
 	if _, err := os.Readlink(filepath.Join(p.target, "bin", "python")); err == nil {
 		return nil // it continues
 	}
-	if free := int64(s.Bavail) * int64(s.Bsize); free < p.bytes {
+	if free < p.bytes {
 		return fmt.Errorf("%s needs up to %d GiB in %s, which has %d GiB: make room, or name another folder with "+
 			"--state", p.name, p.bytes/gib, p.folder, free/gib)
 	}

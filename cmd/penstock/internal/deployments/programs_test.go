@@ -145,7 +145,8 @@ func TestProgram_AnAbsolutePathIsNotSearchedOnPATH(t *testing.T) {
 			r := start(t, "")
 			r.apply(store.Engines.Put(own))
 			r.deploy("qwen", "engine: {name: own}\nmodel: {name: qwen}\n")
-			want := "the program " + path + " " + want + ": see Engine own spec.versions[0].deployTemplate.process.program"
+			want := "the program " + path + " " + want +
+				": see Engine own spec.versions[0].deployTemplate.process.program"
 			if got := r.conditions("qwen"); !strings.Contains(got, "Ready False Failed "+want) {
 				t.Errorf("got %s, want %s", got, want)
 			}
