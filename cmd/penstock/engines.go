@@ -21,11 +21,12 @@ import (
 func newEngines() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "engines",
-		Short: "Install engines, and list the ones that are there",
-		Long: `Install engines, the programs that serve models, and list the ones that are there. A program on PATH
-comes first, then the folders that the Engine names, then what these commands have installed.`,
+		Short: "Install engines, list the ones that are there, and print their pods",
+		Long: `Install engines, the programs that serve models, list the ones that are there, and print the pods that
+they would have. A program on PATH comes first, then the folders that the Engine names, then what these commands have
+installed.`,
 	}
-	cmd.AddCommand(newEnginesInstall(), newEnginesList())
+	cmd.AddCommand(newEnginesInstall(), newEnginesList(), newEnginesRender())
 	return cmd
 }
 

@@ -86,7 +86,7 @@ var aboutFields = []struct{ kind, field, page string }{
 	{"ClusterSet", "spec.members.allow", "docs/restrict-exports.md"},
 	{"ClusterSet", "", "docs/clusters-first-import.md"},
 	{"ModelDeployment", "", "docs/engines.md"},
-	{"Engine", "", "docs/engines.md"},
+	{"Engine", "", "docs/engines-own.md"},
 	{"ModelRegistry", "", "docs/engines.md"},
 	{"ModelServers", "", "docs/reference/modelservers.md"},
 	{"EndpointPickerConfig", "", "docs/reference/plugins.md"},

@@ -3,6 +3,11 @@ package file_test
 import (
 	"strings"
 	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
 const deploymentHead = "apiVersion: penstock.dev/v1alpha1\nkind: ModelDeployment\nmetadata: {name: qwen}\n"
@@ -110,6 +115,21 @@ func TestModelDeployment_MistakesInResourcesNameTheField(t *testing.T) {
 		f.load()
 		if got := f.mistakes(); c.want == "" && got != "" || !strings.HasPrefix(got, c.want) {
 			t.Errorf("%s: got %s, want %s", c.text, got, c.want)
+		}
+	}
+}
+
+// A Go client omits a value that is the empty string, and so does the copy of the last good one.
+func TestModelDeployment_AVariableWithANameAloneIsEmpty(t *testing.T) {
+	raw, err := yaml.Marshal([]v1alpha1.DeploymentEnv{{Name: "A"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, env := range []string{string(raw), "[{name: A, value: ''}]", "[{name: A, value: null}]"} {
+		d := valid(t, store.ModelDeployments, deploymentHead+"spec:\n  engine: {name: sim}\n  model: {name: qwen}\n"+
+			"  env:\n    "+strings.ReplaceAll(strings.TrimSpace(env), "\n", "\n    ")+"\n")
+		if got := d.Spec.Env; len(got) != 1 || got[0].Name != "A" || got[0].Value != "" || got[0].ValueFrom != nil {
+			t.Errorf("%s: got %+v, want A with the empty string", env, got)
 		}
 	}
 }

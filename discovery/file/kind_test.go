@@ -303,19 +303,6 @@ func TestAddress_WithAZoneIsAFinding(t *testing.T) {
 		"status.clusters[0].endpoints[0].address: must be an IP address without a zone")
 }
 
-func TestEngine_MistakesInTemplatesAndSchemasAreReported(t *testing.T) {
-	engine := func(version string) string {
-		return object("penstock.dev/v1alpha1", "Engine", "spec:\n  versions:\n  - {version: v1, supportedTasks: "+
-			"[text-generation], "+version+"}\n")
-	}
-	valid(t, store.Engines, engine("deployTemplate: {process: {program: x, args: ['--port', '${port}']}}"))
-	invalid(t, store.Engines, engine("deployTemplate: {process: {program: x, args: ['${model.nam}']}}"),
-		"spec.versions[0].deployTemplate.process.args[0]: ${model.nam} is no value of a template: write ${model.name}")
-	invalid(t, store.Engines,
-		engine("valuesSchema: {$ref: 'file:///etc/passwd'}, deployTemplate: {process: {program: x}}"),
-		"spec.versions[0].valuesSchema: is no usable JSON Schema: it refers to file:///etc/passwd")
-}
-
 func TestModelRegistry_MistakesAreReported(t *testing.T) {
 	registry := func(spec string) string {
 		return object("penstock.dev/v1alpha1", "ModelRegistry", "spec: "+spec+"\n")
@@ -348,8 +335,7 @@ func TestModelDeployment_MistakesAreReported(t *testing.T) {
 	invalid(t, store.ModelDeployments, deployment("{name: --host}"), "spec.model.name")
 	invalid(t, store.ModelDeployments, deployment("{name: qwen, task: chat}"), "spec.model.task")
 	env := func(text string) string { return deployment("{name: qwen}, env: [{name: A" + text + "}]") }
-	invalid(t, store.ModelDeployments, env(""), "spec.env[0]: write value or valueFrom, one of them")
-	invalid(t, store.ModelDeployments, env(", value: b, valueFrom: {secretKeyRef: {name: s, key: k}}"), "spec.env[0]")
-	valid(t, store.ModelDeployments, env(`, value: ""`))
+	invalid(t, store.ModelDeployments, env(", value: b, valueFrom: {secretKeyRef: {name: s, key: k}}"),
+		"spec.env[0]: write value or valueFrom, not both")
 	valid(t, store.ModelDeployments, env(", valueFrom: {secretKeyRef: {name: s, key: k}}"))
 }

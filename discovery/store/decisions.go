@@ -48,14 +48,16 @@ var ofPenstock = []decision{
 	decide[v1alpha1.ModelServersStatus](shown("Conditions ObservedGeneration")),
 	decide[v1alpha1.Engine](object("Spec")),
 	decide[v1alpha1.EngineSpec](shown("Versions")),
-	decide[v1alpha1.EngineVersion](shown("Version SupportedTasks Metrics Devices DeployTemplate"),
+	decide[v1alpha1.EngineVersion](shown("Version SupportedTasks Metrics Devices Images Capabilities DeployTemplate"),
 		sizes("ValuesSchema")),
 	decide[v1alpha1.EngineDevices](shown("List Variable ParallelArguments MemoryArgument Memory")),
 	decide[v1alpha1.EngineMemory](shown("Utilization ContextArguments LeastContext KeyTypeArguments " +
 		"ValueTypeArguments CacheType WeightTypeArguments LayersArguments UnknownWith UnknownWithEnv")),
-	decide[v1alpha1.DeployTemplate](shown("Process")),
-	decide[v1alpha1.ProcessTemplate](shown("Program Path Install Args Tasks Adapters Env Ready StartupTimeoutSeconds " +
-		"StopGraceSeconds")),
+	decide[v1alpha1.EngineCapabilities](shown("LoRA MetricsExport")),
+	decide[v1alpha1.MetricsExport](shown("Path")),
+	decide[v1alpha1.DeployTemplate](shown("Process"), sizes("Kubernetes")),
+	decide[v1alpha1.ProcessTemplate](shown("Program Path Install Args Tasks Env Ready Listener " +
+		"StartupTimeoutSeconds StopGraceSeconds")),
 	decide[v1alpha1.AdapterTemplate](shown("Args Each")),
 	decide[v1alpha1.EngineEnv](shown("Name"), omit("Value")),
 	decide[v1alpha1.ModelDeployment](object("Spec Status")),

@@ -68,8 +68,47 @@ type EngineVersion struct {
 	//
 	// +optional
 	Devices *EngineDevices `json:"devices,omitempty"`
+	// Images are container images of this version by accelerator: nvidia, amd, or cpu for servers
+	// without an accelerator. Each reference has a tag or a digest.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxProperties=3
+	// +kubebuilder:validation:XValidation:rule="self.all(name, name in ['nvidia', 'amd', 'cpu'])",message="an accelerator has another name: write nvidia, amd or cpu"
+	Images map[string]ImageReference `json:"images,omitempty"`
+	// Capabilities are what this version can do beside its tasks.
+	//
+	// +optional
+	Capabilities EngineCapabilities `json:"capabilities,omitzero"`
 	// DeployTemplate describes how the engine is started.
 	DeployTemplate DeployTemplate `json:"deployTemplate"`
+}
+
+// ImageReference names a container image with a tag or a digest.
+//
+// +kubebuilder:validation:MaxLength=512
+// +kubebuilder:validation:XValidation:rule="self.matches('^(([A-Za-z0-9.-]+|[[][0-9a-fA-F:]+[]])(:[0-9]{1,5})?/)?[a-z0-9]+(([.]|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([.]|_|__|-+)[a-z0-9]+)*)*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}(@sha256:[0-9a-f]{64})?|@sha256:[0-9a-f]{64})$')",message="write an image with a tag or a digest, such as vllm/vllm-openai:v0.32.0"
+type ImageReference string
+
+// EngineCapabilities are what a version of an engine can do.
+type EngineCapabilities struct {
+	// LoRA has the arguments for the LoRA adapters of a deployment. Without it, no ModelDeployment
+	// of this version can have adapters.
+	//
+	// +optional
+	LoRA *AdapterTemplate `json:"lora,omitempty"`
+	// MetricsExport is where the engine has its metrics, if that is not the usual page of metrics.
+	//
+	// +optional
+	MetricsExport *MetricsExport `json:"metricsExport,omitempty"`
+}
+
+// MetricsExport describes the page of an engine's metrics.
+type MetricsExport struct {
+	// Path of the page, as picker.metrics.path of a PoolPolicy.
+	//
+	// +kubebuilder:validation:Pattern=`^/`
+	// +kubebuilder:validation:MaxLength=1024
+	Path string `json:"path"`
 }
 
 // EngineDevices describes the accelerators of an engine.
@@ -119,6 +158,17 @@ type EngineDevices struct {
 type DeployTemplate struct {
 	// Process describes the engine as a process of this machine.
 	Process ProcessTemplate `json:"process"`
+	// Kubernetes is a template of the pods of a Deployment, with metadata and spec of a pod. Its
+	// container engine is the model server. Texts may contain the paths of process, except
+	// ${replica}; an integer may be ${port}. The container's image defaults to one of images, its
+	// args and env to the ones of process, its port http to 8000, its probes to process.ready. The
+	// arguments of the task, the adapters and the variables, and the deployment's env and resources
+	// are added. Penstock deploys no pods yet: penstock engines render prints them.
+	//
+	// +optional
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Kubernetes *apiextensionsv1.JSON `json:"kubernetes,omitempty"`
 }
 
 // ProcessTemplate describes a process. Texts in args, tasks and env may contain ${host}, ${port},
@@ -161,11 +211,6 @@ type ProcessTemplate struct {
 	// +optional
 	// +kubebuilder:validation:MaxProperties=3
 	Tasks map[string][]string `json:"tasks,omitempty"`
-	// Adapters are further arguments for the LoRA adapters of a deployment. Without it, no
-	// ModelDeployment of the engine can have adapters.
-	//
-	// +optional
-	Adapters *AdapterTemplate `json:"adapters,omitempty"`
 	// Env are environment variables of the process.
 	//
 	// +optional
@@ -180,6 +225,15 @@ type ProcessTemplate struct {
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:default="/health"
 	Ready string `json:"ready,omitempty"`
+	// Listener is which process may listen at the port. With Owned, the engine is ready only if the
+	// program or one of its descendants listens there. A command such as docker run starts the
+	// server outside of its own processes: with Any, an answer at ready is enough. Then Penstock
+	// takes another process that answers there for the engine, and restarts no engine that hangs.
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=Owned;Any
+	// +kubebuilder:default=Owned
+	Listener string `json:"listener,omitempty"`
 	// StartupTimeoutSeconds is the time from the start of the process until it must be ready.
 	//
 	// +optional
@@ -195,6 +249,12 @@ type ProcessTemplate struct {
 	// +kubebuilder:default=30
 	StopGraceSeconds int32 `json:"stopGraceSeconds,omitempty"`
 }
+
+// The values of Listener.
+const (
+	ListenerOwned = "Owned"
+	ListenerAny   = "Any"
+)
 
 // EngineEnv is an environment variable of an engine.
 type EngineEnv struct {

@@ -6,14 +6,14 @@ import (
 
 // DeploymentEnv is an environment variable of a deployment's servers.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.valueFrom)",message="write value or valueFrom, one of them"
+// +kubebuilder:validation:XValidation:rule="!has(self.value) || !has(self.valueFrom)",message="write value or valueFrom, not both"
 type DeploymentEnv struct {
 	// Name of the environment variable.
 	//
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z0-9_]*$`
 	Name string `json:"name"`
-	// Value of the environment variable.
+	// Value of the environment variable. Without value and valueFrom, it is the empty string.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=32768

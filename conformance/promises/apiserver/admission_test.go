@@ -95,6 +95,10 @@ var mistakes = []struct{ kind, spec, words string }{
 
 	{"APIKey", "{hashes: [" + hash + "], models: [], pools: []}", ""},
 
+	{"ModelDeployment", "{engine: {name: sim}, model: {name: qwen}, env: [{name: EMPTY}]}", ""},
+	{"ModelDeployment", "{engine: {name: sim}, model: {name: qwen}, env: [{name: A, value: b, valueFrom: " +
+		"{secretKeyRef: {name: s, key: k}}}]}", "write value or valueFrom, not both"},
+
 	{"ModelServers", "{servers: [{address: 10.0.0.1, ports: [8000]}, {address: gpu.example.com}]}", ""},
 	{"ModelServers", "{servers: []}", "should have at least 1 items"},
 	{"ModelServers", "{servers: [{address: 10.0.0.1, ports: [0]}]}", "should be greater than or equal to 1"},
@@ -105,7 +109,7 @@ func TestCRD_InvalidObjectIsRejectedWithAdvice(t *testing.T) {
 	s := start(t)
 	s.install(t, "*")
 	resources := map[string]string{"EnvoyFleet": "envoyfleets", "PoolPolicy": "poolpolicies",
-		"ModelServers": "modelservers", "APIKey": "apikeys"}
+		"ModelServers": "modelservers", "APIKey": "apikeys", "ModelDeployment": "modeldeployments"}
 	for i, m := range mistakes {
 		u := &unstructured.Unstructured{}
 		text := fmt.Sprintf(

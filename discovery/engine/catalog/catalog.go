@@ -48,6 +48,9 @@ func setDefaults(e *v1alpha1.Engine) {
 		if p.Ready == "" {
 			p.Ready = "/health"
 		}
+		if p.Listener == "" {
+			p.Listener = v1alpha1.ListenerOwned
+		}
 		if p.StartupTimeoutSeconds == 0 {
 			p.StartupTimeoutSeconds = 1200
 		}

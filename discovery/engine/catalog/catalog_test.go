@@ -1,6 +1,7 @@
 package catalog_test
 
 import (
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/engine/catalog"
 	"github.com/penstock-project/penstock/discovery/engine/commandline"
+	"github.com/penstock-project/penstock/discovery/engine/pod"
 )
 
 func TestCatalog_EveryEngineIsUsable(t *testing.T) {
@@ -19,7 +21,7 @@ func TestCatalog_EveryEngineIsUsable(t *testing.T) {
 	}
 	for _, name := range want {
 		e, _ := catalog.Get(name)
-		for _, f := range commandline.Check(e) {
+		for _, f := range slices.Concat(commandline.Check(e), pod.Check(e)) {
 			t.Errorf("%s: %s", name, f)
 		}
 		for _, v := range e.Spec.Versions {
@@ -85,5 +87,19 @@ func TestCatalog_EnginesEndTheirRequestsBeforeTheyAreKilled(t *testing.T) {
 	seconds, err := strconv.Atoi(p.Args[i])
 	if err != nil || seconds < 1 || seconds >= int(p.StopGraceSeconds) {
 		t.Errorf("--shutdown-timeout %s, want less than the %d s of stopGraceSeconds", p.Args[i], p.StopGraceSeconds)
+	}
+}
+
+// A release sets the version of the chart. The simulated server must be the same program.
+func TestCatalog_SimIsTheImageOfTheChart(t *testing.T) {
+	e, _ := catalog.Get("sim")
+	values, err := os.ReadFile("../../../manifests/charts/penstock/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for accelerator, image := range e.Spec.Versions[0].Images {
+		if !strings.Contains(string(values), "\nimage: "+string(image)+"\n") {
+			t.Errorf("images.%s of engine sim is %s, want the image in the chart's values.yaml", accelerator, image)
+		}
 	}
 }

@@ -18,6 +18,7 @@ type Values struct {
 	ModelName, ModelFile           string
 	ServedName                     string
 	Adapter                        *Adapter // nil: the text is not about an adapter
+	Pod                            bool     // the server is a pod, which has no number
 }
 
 // Adapter has the values of a template's paths that are about one adapter.
@@ -43,6 +44,9 @@ func (v Values) byPath() map[string]string {
 	out := map[string]string{
 		"host": v.Host, "port": v.Port, "namespace": v.Namespace, "deployment": v.Deployment, "replica": v.Replica,
 		"model.name": v.ModelName, "model.file": v.ModelFile, "model.servedName": v.ServedName, "model.source": source,
+	}
+	if v.Pod {
+		delete(out, "replica")
 	}
 	if v.Adapter != nil {
 		maps.Copy(out, v.Adapter.byPath())
@@ -120,15 +124,17 @@ func Check(e *v1alpha1.Engine) (out []report.Finding) {
 		for j, env := range p.Env {
 			text(fmt.Sprintf("%senv[%d].value", field, j), env.Value)
 		}
-		if p.Adapters == nil {
+		lora := version.Capabilities.LoRA
+		if lora == nil {
 			continue
 		}
-		for j, arg := range p.Adapters.Args {
-			text(fmt.Sprintf("%sadapters.args[%d]", field, j), arg)
+		field = fmt.Sprintf("spec.versions[%d].capabilities.lora.", i)
+		for j, arg := range lora.Args {
+			text(fmt.Sprintf("%sargs[%d]", field, j), arg)
 		}
 		values.Adapter = &Adapter{}
-		for j, arg := range p.Adapters.Each {
-			text(fmt.Sprintf("%sadapters.each[%d]", field, j), arg)
+		for j, arg := range lora.Each {
+			text(fmt.Sprintf("%seach[%d]", field, j), arg)
 		}
 	}
 	return out

@@ -2,9 +2,11 @@ package deployment
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
+	"github.com/penstock-project/penstock/discovery/engine/catalog"
 	"github.com/penstock-project/penstock/discovery/engine/commandline"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
@@ -15,18 +17,17 @@ func AdapterField(i int) string { return fmt.Sprintf("spec.adapters[%d]", i) }
 
 // LoadsFiles reports whether the engine reads adapters from a path.
 func (p *Plan) LoadsFiles() bool {
-	return p.Process.Adapters != nil && slices.ContainsFunc(p.Process.Adapters.Each, func(text string) bool {
+	return p.lora != nil && slices.ContainsFunc(p.lora.Each, func(text string) bool {
 		return strings.Contains(text, "${adapter.path}") || strings.Contains(text, "${adapter.json}")
 	})
 }
 
 // adapters reports adapters that the engine cannot load.
-func (p *Plan) adapters(version *v1alpha1.EngineVersion) (found []report.Finding) {
+func (p *Plan) adapters(engines map[string]*v1alpha1.Engine) (found []report.Finding) {
 	all := p.Deployment.Spec.Adapters
-	if len(all) > 0 && p.Process.Adapters == nil {
+	if len(all) > 0 && p.lora == nil {
 		return []report.Finding{mistake("spec.adapters", fmt.Sprintf("engine %s %s selects no adapter by a request's "+
-			"model", p.Deployment.Spec.Engine.Name, version.Version),
-			"remove it, or write adapters in the template of an Engine")}
+			"model: it lacks the capability lora", p.Deployment.Spec.Engine.Name, p.Version), p.withLoRA(engines))}
 	}
 	for i, a := range all {
 		if a.Name == p.ServedName {
@@ -41,36 +42,53 @@ func (p *Plan) adapters(version *v1alpha1.EngineVersion) (found []report.Finding
 	return found
 }
 
+// withLoRA proposes versions that load adapters: of the engine, or else of others.
+func (p *Plan) withLoRA(engines map[string]*v1alpha1.Engine) string {
+	own := p.Deployment.Spec.Engine.Name
+	names := slices.AppendSeq(catalog.Names(), maps.Keys(engines))
+	slices.Sort(names)
+	var same, others []string
+	for _, name := range slices.Compact(names) {
+		for _, v := range engineOf(name, engines).Spec.Versions {
+			switch {
+			case v.Capabilities.LoRA == nil:
+			case name == own:
+				same = append(same, v.Version)
+			default:
+				others = append(others, name+" "+v.Version)
+			}
+		}
+	}
+	switch {
+	case len(same) > 0:
+		return "use version " + strings.Join(same, " or ")
+	case len(others) > 0:
+		const most = 8
+		return "remove it, or use an engine that has it: " + strings.Join(others[:min(len(others), most)], ", ")
+	}
+	return "remove it, or write capabilities.lora in an Engine"
+}
+
 // reserved lists the arguments that variables cannot set.
 func (p *Plan) reserved() []string {
 	t := p.Process
-	if len(p.Deployment.Spec.Adapters) > 0 && t.Adapters != nil {
-		t.Args = slices.Concat(t.Args, t.Adapters.Args, t.Adapters.Each)
+	if len(p.Deployment.Spec.Adapters) > 0 && p.lora != nil {
+		t.Args = slices.Concat(t.Args, p.lora.Args, p.lora.Each)
 	}
 	return commandline.Reserved(&t)
 }
 
 // adapterArguments are the arguments for the adapters of a server.
 func (p *Plan) adapterArguments(s Server, values commandline.Values) (out []string, err error) {
-	t := p.Process.Adapters
-	if t == nil || len(p.Deployment.Spec.Adapters) == 0 {
+	if p.lora == nil || len(p.Deployment.Spec.Adapters) == 0 {
 		return nil, nil
 	}
-	expand := func(texts []string) error {
-		for _, text := range texts {
-			arg, err := values.Expand(text)
-			if err != nil {
-				return err
-			}
-			out = append(out, arg)
-		}
-		return nil
-	}
-	err = expand(t.Args)
+	out, err = expandAll(values, p.lora.Args)
 	for _, a := range p.Deployment.Spec.Adapters {
 		values.Adapter = &commandline.Adapter{Name: a.Name, Path: s.Adapters[a.Name]}
-		if err == nil {
-			err = expand(t.Each)
+		each, problem := expandAll(values, p.lora.Each)
+		if out = append(out, each...); problem != nil {
+			err = problem
 		}
 	}
 	return out, err

@@ -90,13 +90,39 @@ func TestDeployment_MistakesNameTheFieldAndTheNearestName(t *testing.T) {
 
 func typeOf(v any) string { return fmt.Sprintf("%T", v) }
 
+// seeded are texts with characters that have a meaning in YAML, JSON, shells or templates.
+func seeded(n int) (out []string) {
+	pieces := []string{"a", " ", "\n", ": ", "- ", "#", "{", "}", "[", ",", "\"", "'", "|", "&a", "!!x", "---",
+		"${port}", "${", "$(id)", "$(SECRET)", "$", "`", ";", "--host", "=", "null", "é", "{{.X}}", "..", "/"}
+	random := rand.New(rand.NewPCG(45, 1))
+	for range n {
+		text := "v"
+		for range 1 + random.IntN(6) {
+			text += pieces[random.IntN(len(pieces))]
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+// everywhere is a deployment with a text in each field that a user may write.
+func everywhere(t *testing.T, text string) *v1alpha1.ModelDeployment {
+	t.Helper()
+	raw, err := json.Marshal(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &v1alpha1.ModelDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: text, Name: text}}
+	d.Spec.Engine.Name = "own"
+	d.Spec.Model = v1alpha1.DeploymentModel{Name: text, File: "/" + text, ServedName: text}
+	d.Spec.Variables = map[string]apiextensionsv1.JSON{"variable": {Raw: raw}}
+	d.Spec.Env = []v1alpha1.DeploymentEnv{{Name: "USERS", Value: text}}
+	d.Spec.GatewayRefs = []v1alpha1.DeploymentGateway{{Name: "gw"}}
+	return d
+}
+
 // Every text that a user may write stands in its own arguments and environment variables.
 func TestDeployment_NoFieldChangesTheRestOfTheCommand(t *testing.T) {
-	pieces := []string{"a", " ", "\n", ": ", "- ", "#", "{", "}", "[", ",", "\"", "'", "|", "&a",
-		"!!x", "---", "${port}",
-		"${",
-		"$(id)", "`", ";", "--host", "=", "null", "é", "{{.X}}", "..", "/"}
-	random := rand.New(rand.NewPCG(45, 1))
 	engine := &v1alpha1.Engine{}
 	if err := yaml.UnmarshalStrict([]byte(`
 spec:
@@ -111,21 +137,8 @@ spec:
 `), engine); err != nil {
 		t.Fatal(err)
 	}
-	for range 500 {
-		text := "v"
-		for range 1 + random.IntN(6) {
-			text += pieces[random.IntN(len(pieces))]
-		}
-		raw, err := json.Marshal(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		d := &v1alpha1.ModelDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: text, Name: text}}
-		d.Spec.Engine.Name = "own"
-		d.Spec.Model = v1alpha1.DeploymentModel{Name: text, File: "/" + text, ServedName: text}
-		d.Spec.Variables = map[string]apiextensionsv1.JSON{"variable": {Raw: raw}}
-		d.Spec.Env = []v1alpha1.DeploymentEnv{{Name: "USERS", Value: text}}
-		p, found := deployment.New(d, map[string]*v1alpha1.Engine{"own": engine})
+	for _, text := range seeded(500) {
+		p, found := deployment.New(everywhere(t, text), map[string]*v1alpha1.Engine{"own": engine})
 		if p == nil {
 			t.Fatal(found)
 		}

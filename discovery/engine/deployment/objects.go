@@ -31,12 +31,12 @@ func Derived() []store.Kind {
 // Objects returns the derived objects. ready lists the servers that are ready.
 func (p *Plan) Objects(ready []Server) []store.Object {
 	out := []store.Object{p.pool()}
-	dialect := p.metrics != "" && p.metrics != "vllm"
+	dialect := p.metrics != "" && p.metrics != "vllm" || p.metricsPath != ""
 	if scheduler := p.Deployment.Spec.Scheduler; dialect || scheduler != nil {
 		policy := &v1alpha1.PoolPolicy{ObjectMeta: p.meta()}
 		policy.Spec.TargetRef.Name = p.Deployment.Name
 		if dialect {
-			policy.Spec.Picker.Metrics = &v1alpha1.MetricsSpec{Engine: p.metrics}
+			policy.Spec.Picker.Metrics = &v1alpha1.MetricsSpec{Engine: p.metrics, Path: p.metricsPath}
 		}
 		if scheduler != nil {
 			policy.Spec.Picker.Strategy = v1alpha1.Strategy(scheduler.Strategy)

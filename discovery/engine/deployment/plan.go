@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
 	"github.com/penstock-project/penstock/discovery/engine/catalog"
 	"github.com/penstock-project/penstock/discovery/engine/commandline"
 	"github.com/penstock-project/penstock/discovery/engine/devices"
@@ -34,8 +36,12 @@ type Plan struct {
 	Host        devices.Host            // what each server reserves of the machine
 	selects     bool                    // servers see their own accelerators alone
 	metrics     string
+	metricsPath string // "": the usual one
 	task        string
-	arguments   []string // of the variables
+	lora        *v1alpha1.AdapterTemplate // nil: the version has not the capability
+	images      map[string]v1alpha1.ImageReference
+	kubernetes  *apiextensionsv1.JSON // template of pods; may be nil
+	arguments   []string              // of the variables
 }
 
 // FieldEngine names the engine.
@@ -61,6 +67,10 @@ func New(d *v1alpha1.ModelDeployment, engines map[string]*v1alpha1.Engine) (*Pla
 		return nil, append(found, *problem)
 	}
 	p.Version, p.Process, p.metrics = version.Version, version.DeployTemplate.Process, version.Metrics
+	p.images, p.kubernetes, p.lora = version.Images, version.DeployTemplate.Kubernetes, version.Capabilities.LoRA
+	if m := version.Capabilities.MetricsExport; m != nil {
+		p.metricsPath = m.Path
+	}
 	if !slices.Contains(version.SupportedTasks, p.task) {
 		found = append(found, mistake("spec.model.task", fmt.Sprintf("engine %s %s does not support %s",
 			d.Spec.Engine.Name, version.Version, p.task), "write one of "+strings.Join(version.SupportedTasks, ", ")))
@@ -75,7 +85,7 @@ func New(d *v1alpha1.ModelDeployment, engines map[string]*v1alpha1.Engine) (*Pla
 	}
 	p.Host, p.Spread = reservation(d.Spec.Resources), d.Spec.Placement.Strategy == v1alpha1.Spread
 	found = append(found, p.accelerators(version)...)
-	found = append(found, p.adapters(version)...)
+	found = append(found, p.adapters(engines)...)
 	reserved := p.reserved()
 	vars, more := p.variables(reserved)
 	found = append(found, more...)
@@ -93,10 +103,7 @@ func New(d *v1alpha1.ModelDeployment, engines map[string]*v1alpha1.Engine) (*Pla
 
 func (p *Plan) version(engines map[string]*v1alpha1.Engine) (*v1alpha1.EngineVersion, *report.Finding) {
 	wanted := p.Deployment.Spec.Engine
-	e := engines[wanted.Name]
-	if e == nil {
-		e, _ = catalog.Get(wanted.Name)
-	}
+	e := engineOf(wanted.Name, engines)
 	if e == nil {
 		names := catalog.Names()
 		for name := range engines {
@@ -115,6 +122,15 @@ func (p *Plan) version(engines map[string]*v1alpha1.Engine) (*v1alpha1.EngineVer
 	f := mistake("spec.engine.version", fmt.Sprintf("engine %s has no version %q", wanted.Name, wanted.Version),
 		choose(wanted.Version, versions))
 	return nil, &f
+}
+
+// engineOf returns an Engine object, or else the built-in Engine of the name; nil without one.
+func engineOf(name string, engines map[string]*v1alpha1.Engine) *v1alpha1.Engine {
+	if e := engines[name]; e != nil {
+		return e
+	}
+	e, _ := catalog.Get(name)
+	return e
 }
 
 func choose(name string, names []string) string {
@@ -171,25 +187,15 @@ type Command struct {
 
 // Command returns the command of a server, without the program.
 func (p *Plan) Command(s Server) (c Command, err error) {
-	d := p.Deployment
-	values := commandline.Values{Host: s.Host, Port: strconv.Itoa(int(s.Port)), Namespace: d.Namespace,
-		Deployment: d.Name, Replica: strconv.Itoa(s.Replica), ModelName: d.Spec.Model.Name,
-		ModelFile: d.Spec.Model.File, ServedName: p.ServedName}
-	if d.Spec.Model.Registry != "" {
-		values.ModelFile = s.Model
+	values := p.values(s)
+	if c.Args, err = expandAll(values, p.Process.Args); err != nil {
+		return c, err
 	}
-	for _, text := range slices.Concat(p.Process.Args, p.Process.Tasks[p.task]) {
-		arg, err := values.Expand(text)
-		if err != nil {
-			return c, err
-		}
-		c.Args = append(c.Args, arg)
-	}
-	adapters, err := p.adapterArguments(s, values)
+	further, err := p.further(s, values)
 	if err != nil {
 		return c, err
 	}
-	c.Args = slices.Concat(c.Args, adapters, p.arguments)
+	c.Args = append(c.Args, further...)
 	for _, env := range p.Process.Env {
 		if env.Value, err = values.Expand(env.Value); err != nil {
 			return c, err
@@ -201,4 +207,36 @@ func (p *Plan) Command(s Server) (c Command, err error) {
 		c.Env = append(c.Env, env)
 	}
 	return c, nil
+}
+
+func (p *Plan) values(s Server) commandline.Values {
+	d := p.Deployment
+	values := commandline.Values{Host: s.Host, Port: strconv.Itoa(int(s.Port)), Namespace: d.Namespace,
+		Deployment: d.Name, Replica: strconv.Itoa(s.Replica), ModelName: d.Spec.Model.Name,
+		ModelFile: d.Spec.Model.File, ServedName: p.ServedName}
+	if d.Spec.Model.Registry != "" {
+		values.ModelFile = s.Model
+	}
+	return values
+}
+
+// further are the arguments of the task, the adapters and the variables.
+func (p *Plan) further(s Server, values commandline.Values) ([]string, error) {
+	args, err := expandAll(values, p.Process.Tasks[p.task])
+	if err != nil {
+		return nil, err
+	}
+	adapters, err := p.adapterArguments(s, values)
+	return slices.Concat(args, adapters, p.arguments), err
+}
+
+func expandAll(values commandline.Values, texts []string) (out []string, err error) {
+	for _, text := range texts {
+		arg, err := values.Expand(text)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, arg)
+	}
+	return out, nil
 }

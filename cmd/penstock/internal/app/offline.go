@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/file"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/set"
 	"github.com/penstock-project/penstock/translator"
 )
@@ -43,6 +44,23 @@ func (o *Offline) Names(ctx context.Context, kinds ...string) (out []string, err
 		}
 	}
 	return out, nil
+}
+
+// Deployment reads all files, and returns a ModelDeployment, nil if no valid one has the name, and
+// the Engines by name.
+func (o *Offline) Deployment(ctx context.Context, id string) (
+	d *v1alpha1.ModelDeployment, engines map[string]*v1alpha1.Engine, err error,
+) {
+	if err := o.files.Load(ctx); err != nil {
+		return nil, nil, err
+	}
+	view := o.store.View()
+	d, _ = store.ModelDeployments.Get(view, id)
+	engines = map[string]*v1alpha1.Engine{}
+	for _, e := range store.Engines.All(view) {
+		engines[e.Name] = e
+	}
+	return d, engines, nil
 }
 
 const nameRounds = 3

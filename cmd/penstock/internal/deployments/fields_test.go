@@ -232,7 +232,7 @@ func TestAdapters_AreDownloadedBeforeServersStart(t *testing.T) {
 		engine, _ := store.Engines.Get(r.world.View(), "llama-like")
 		loads := *engine
 		loads.Spec.Versions = slices.Clone(engine.Spec.Versions)
-		loads.Spec.Versions[0].DeployTemplate.Process.Adapters = &v1alpha1.AdapterTemplate{
+		loads.Spec.Versions[0].Capabilities.LoRA = &v1alpha1.AdapterTemplate{
 			Args: []string{"--lora"}, Each: []string{"${adapter.name}=${adapter.path}"}}
 		r.apply(store.Engines.Put(&loads))
 		defer r.begin(f)()

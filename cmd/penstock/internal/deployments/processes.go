@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/engines"
 	"github.com/penstock-project/penstock/discovery/credential"
 	"github.com/penstock-project/penstock/discovery/engine/deployment"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/xds/xdstest/freeport"
 )
 
@@ -136,7 +137,7 @@ func (k *Keeper) process(e *entry, n int, s deployment.Server, program string) e
 	t := e.plan.Process
 	address := net.JoinHostPort(host, strconv.Itoa(int(s.Port)))
 	p := engines.Process{Name: name, Command: append([]string{program}, c.Args...), Inherited: k.inherited(program),
-		Ready:          "http://" + address + cmp.Or(t.Ready, "/health"),
+		Ready: "http://" + address + cmp.Or(t.Ready, "/health"), AnyListener: t.Listener == v1alpha1.ListenerAny,
 		StartupTimeout: time.Duration(t.StartupTimeoutSeconds) * time.Second,
 		StopGrace:      time.Duration(t.StopGraceSeconds) * time.Second, Secrets: e.env.secretsOf()}
 	for i, arg := range c.Args[:max(0, len(c.Args)-1)] {

@@ -29,13 +29,15 @@
 // the engine is stopped, waits with that reason and starts again. An adopted process is checked
 // once more. The check needs /proc: outside Linux, and for an engine whose open files are hidden
 // from this user, each answer makes a process ready. A container whose runtime listens for it is no
-// descendant of the command that started it.
+// descendant of the command that started it: for it, a caller sets AnyListener, and each answer
+// makes the process ready, too.
 //
 // A ready engine is checked every 40 seconds on average. After 3 checks of 10 seconds without an
 // answer it is Unresponsive; after 18 checks, 3 minutes, it is ended as after a crash. A check
 // counts only if the engine's processes use less than 5 % of a core in it: a server whose threads
 // are taken by long requests answers late, but computes. So an engine that hangs in a busy loop is
-// not noticed. Outside Linux, where the CPU time of descendants is not read, none is.
+// not noticed. Outside Linux, where the CPU time of descendants is not read, none is, and none with
+// AnyListener.
 //
 // Invariants: a folder has one supervisor (LockedError otherwise). Records have mode 0600 and no
 // argument, variable or secret. At most 256 processes run. The logs of a process have at most twice

@@ -24,6 +24,7 @@ type Process struct {
 	Inherited      []string
 	Dir            string        // working directory, absolute; the root directory by default
 	Ready          string        // URL on loopback that answers 200 once the engine serves; empty: ready once started
+	AnyListener    bool          // the answer counts whichever process gives it
 	StartupTimeout time.Duration // from start to ready; 20 minutes by default
 	StopGrace      time.Duration // from SIGTERM to SIGKILL; 30 seconds by default, 1 hour at most
 	Secrets        []string      // values that never appear in last words

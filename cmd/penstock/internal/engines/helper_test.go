@@ -68,6 +68,13 @@ func helper(mode string) {
 		idle()
 	case "child":
 		apart("serve")
+	case "client": // it makes a daemon serve, which is no descendant, as docker run does
+		daemon, err := net.Dial("tcp", os.Getenv("DAEMON"))
+		if err != nil {
+			panic(err)
+		}
+		fmt.Fprintln(daemon, os.Getenv("LISTEN"))
+		_, _ = io.Copy(os.Stdout, daemon)
 	case "worker": // it leaves a child in a session of its own
 		fmt.Println("worker", apart("idle"))
 		idle()

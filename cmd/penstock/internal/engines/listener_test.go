@@ -1,7 +1,10 @@
 package engines
 
 import (
+	"bufio"
 	"encoding/binary"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -10,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
 // impostor answers 200 at a port of this process.
@@ -82,6 +87,59 @@ func TestListener_OtherProcessAtAnAdoptedEngineIsNoticed(t *testing.T) {
 	if !strings.HasPrefix(st.Reason, "another process listens at 127.0.0.1:") {
 		t.Errorf("state %+v", st)
 	}
+}
+
+// daemon serves for its clients, in this process, as long as they are connected. An engine in a
+// container is served like this.
+func daemon(t *testing.T) (address string) {
+	t.Helper()
+	control, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = control.Close() })
+	go func() {
+		for {
+			client, err := control.Accept()
+			if err != nil {
+				return
+			}
+			lines := bufio.NewReader(client)
+			at, _ := lines.ReadString('\n')
+			server := &http.Server{Addr: strings.TrimSpace(at), Handler: http.HandlerFunc(helperPage)}
+			go func() { _ = server.ListenAndServe() }()
+			_, _ = io.Copy(io.Discard, lines)
+			_ = server.Close()
+		}
+	}()
+	return control.Addr().String()
+}
+
+// docker run is a client of a daemon: what it starts is no descendant of it, and listens for it.
+func TestListener_EngineOfADaemonServesWithAnyListener(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("this system does not show who listens")
+	}
+	dir := t.TempDir()
+	s := supervise(t, dir, func(q *timings) { q.first, q.longest = time.Hour, time.Hour })
+	p := serving(t, "ns/a/0", "DAEMON="+daemon(t))
+	p.Env[0] = helperName + "=client"
+	s.Want([]Process{p})
+	if st := until(t, s, p.Name, "has ended, or runs", decided); st.Phase != Waiting {
+		t.Errorf("without AnyListener: state %+v, want Waiting", st)
+	}
+	p.AnyListener, p.Env = true, append(p.Env, "AGAIN=1") // another command starts without the back-off
+	s.Want([]Process{p})
+	st := untilPhase(t, s, p.Name, Running)
+	s.Close()
+	next := supervise(t, dir)
+	if adopted := stateOf(next, p.Name); adopted.Phase != Running || adopted.PID != st.PID {
+		t.Errorf("adopted: state %+v, want process %d Running", adopted, st.PID)
+	}
+	next.Want([]Process{p})
+	next.Want(nil)
+	until(t, next, p.Name, "is absent", func(st State) bool { return st.Phase == -1 })
+	poll.Until(t, "the daemon's server has ended with its client", func() bool { return !probe(t.Context(), p.Ready) })
 }
 
 func TestListener_SocketThatGetsTheConnection(t *testing.T) {

@@ -24,6 +24,7 @@ type record struct {
 	Served    bool          `json:"served,omitempty"` // it was ready
 	ServedAt  time.Time     `json:"servedAt,omitzero"`
 	Ready     string        `json:"ready,omitempty"`
+	Any       bool          `json:"anyListener,omitempty"`
 	Startup   time.Duration `json:"startupTimeout,omitempty"`
 	Grace     time.Duration `json:"stopGrace,omitempty"`
 	LogFrom   int64         `json:"logFrom,omitempty"` // where this process's log begins

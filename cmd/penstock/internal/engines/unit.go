@@ -79,7 +79,7 @@ func (u *unit) restore(marked []found, all processes) {
 	}
 	u.state.PID, u.state.Hash, u.state.Adopted = u.live.pid, r.Hash, true
 	u.state.Phase, u.state.Since = Starting, r.Started
-	if r.Served && all.listener(r.Ready, r.PID, u.mark()) == others {
+	if r.Served && !r.Any && all.listener(r.Ready, r.PID, u.mark()) == others {
 		r.Served = false // its listener is checked again
 	}
 	if r.Served {
@@ -160,10 +160,10 @@ func (u *unit) sleep(ctx context.Context, until <-chan time.Time) {
 // renew takes over from the wanted process what needs no restart.
 func (u *unit) renew(p *Process) {
 	r := &u.rec
-	if p == nil || r.Ready == p.Ready && r.Startup == p.startup() && r.Grace == p.grace() {
+	if p == nil || r.Ready == p.Ready && r.Any == p.AnyListener && r.Startup == p.startup() && r.Grace == p.grace() {
 		return
 	}
-	r.Ready, r.Startup, r.Grace = p.Ready, p.startup(), p.grace()
+	r.Ready, r.Any, r.Startup, r.Grace = p.Ready, p.AnyListener, p.startup(), p.grace()
 	u.save()
 }
 
@@ -175,13 +175,17 @@ func (u *unit) attend(ctx context.Context, p *Process) {
 	var late <-chan time.Time
 	if !u.rec.Served && !u.broken { // when the process of a broken record is ready is not known
 		pid, m, url := u.live.pid, u.mark(), u.rec.Ready
-		ready, taken = probing(ctx, url, u.s.t.probe, func() owner { return listProcesses().listener(url, pid, m) })
+		listener := func() owner { return listProcesses().listener(url, pid, m) }
+		if u.rec.Any {
+			listener = func() owner { return unknown }
+		}
+		ready, taken = probing(ctx, url, u.s.t.probe, listener)
 		timer := time.NewTimer(time.Until(u.rec.Started.Add(u.rec.Startup)))
 		defer timer.Stop()
 		late = timer.C
 	}
 	var news <-chan silence
-	if u.rec.Served && u.rec.Ready != "" {
+	if u.rec.Served && u.rec.Ready != "" && !u.rec.Any { // else the CPU time of the server is not known
 		pid := u.live.pid
 		cpu := func() (time.Duration, bool) { return listProcesses().cpu(pid) }
 		news = silences(ctx, u.rec.Ready, u.silence, u.s.t, cpu)
@@ -236,7 +240,7 @@ func (u *unit) start(p Process) {
 	}
 	u.rec = record{
 		Name: p.Name, Hash: p.Hash(), Token: rand.Text(), Boot: boot(), Started: time.Now(),
-		Ready: p.Ready, Startup: p.startup(), Grace: p.grace(), LogFrom: from,
+		Ready: p.Ready, Any: p.AnyListener, Startup: p.startup(), Grace: p.grace(), LogFrom: from,
 		Starts: u.rec.Starts + 1, Failures: failures, Reason: u.rec.Reason, LastWords: u.rec.LastWords,
 	}
 	if err := writeRecord(u.path(recordEnd), u.rec); err != nil {
