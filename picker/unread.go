@@ -30,9 +30,9 @@ func (k *pick) sentTo(e *endpoint.Endpoint, place int) bool {
 	return true
 }
 
-// denied reports whether the server has not read the prompt, by the last access log entry. If a
-// response is not streamed, its headers come only at its end. If the request is canceled or times
-// out earlier, denied assumes that the server has read the prompt.
+// denied reports, from the last access log entry, that the server did not read the prompt. Without
+// streaming, response headers arrive only at the end of the response. Therefore denied returns
+// false for a request that is canceled or times out before any headers.
 func denied(u *endpoint.Unread, e accesslog.Entry) bool {
 	switch {
 	case e.Status > 0 && e.Status < 400:

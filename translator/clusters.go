@@ -61,7 +61,7 @@ func (t *tables) declareClusters() {
 			if !ok {
 				return cluster{}, false
 			}
-			return cluster{c, one(envoy.Cluster(c))}, true
+			return cluster{c, one(envoy.ClusterFor(t.cfg.Envoy, c))}, true
 		},
 	})
 	t.assignments = graph.Declare(t.engine, graph.Table[model.ClusterID, assignment]{

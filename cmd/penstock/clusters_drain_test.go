@@ -54,7 +54,7 @@ func TestClusterSet_DrainWaitsForRequestsOfEachProcess(t *testing.T) {
 func served(t *testing.T, page func() string) (state string) {
 	t.Helper()
 	state = shortTemp(t)
-	l, err := app.ListenSocket(ports.Local, app.Socket(state))
+	l, err := app.ListenSocket(nil, ports.Local, app.Socket(state))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -154,7 +154,7 @@ func TestDebug_ErrorsNameTheProcessOnceAndTheFix(t *testing.T) {
 
 func TestStateFolder_InUseEndsAProcessBeforeItPrintsAddresses(t *testing.T) {
 	files, state := t.TempDir(), shortTemp(t)
-	socket, err := app.ListenSocket(ports.Local, app.Socket(state))
+	socket, err := app.ListenSocket(nil, ports.Local, app.Socket(state))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -182,7 +182,7 @@ func (h *hubFlags) serveSocket(ctx context.Context, group *errgroup.Group, all h
 	if stateDir == "" {
 		return nil
 	}
-	l, err := app.ListenSocket(ports.Local, app.Socket(stateDir))
+	l, err := app.ListenSocket(nil, ports.Local, app.Socket(stateDir))
 	switch {
 	case err == nil:
 		group.Go(func() error { return app.ServeSocket(ctx, l, all) })

@@ -52,6 +52,10 @@ var sleeps = map[string]string{
 	"conformance/promises/faults_test.go apiServerAway":     "an API server is away for a minute",
 	"conformance/promises/attacks/confine_test.go allocate": "a process that the test ends",
 
+	// What gRPC does not report.
+	"cmd/penstock/internal/app/stop.go servePicks": "the last answers are written",
+	"picker/socket/conn_linux.go received":         "handlers read what has arrived before the end",
+
 	// They run on the clock of testing/synctest, by their callers.
 	"multicluster/imports/since_test.go TestImports_HiddenExportIsAsOldAsItsFirstOffer": "virtual time",
 	"picker/endpoint/shared_internal_test.go processes":                                 "virtual time",

@@ -47,7 +47,8 @@ func (s *service) offered(ctx context.Context) (out []app.Offer, err error) {
 			if err != nil {
 				return out, fmt.Errorf("--picker %q: %w", s.picker, err)
 			}
-			if offer.Picker, err = listen(ctx, ports.Picker, "--offer", net.JoinHostPort(host, port)); err != nil {
+			offer.Picker, err = listen(ctx, s.sockets, ports.Picker, "--offer", net.JoinHostPort(host, port))
+			if err != nil {
 				return out, err
 			}
 		}

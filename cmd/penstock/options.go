@@ -35,6 +35,8 @@ var errNoFiles = errors.New("no files are named: add -f FOLDER")
 type files struct {
 	paths []string
 	state string
+	// sockets are nil for commands that are not replaced in place.
+	sockets *ports.Sockets
 }
 
 func (s *files) flags(cmd *cobra.Command, required string) {
@@ -87,6 +89,9 @@ func (s *files) openState(suffix string) (dir string, err error) {
 	if err := state.Open(dir); err != nil {
 		return "", err
 	}
+	if s.sockets.Has(ports.Local, "unix", app.Socket(dir)) { // this process served it
+		return dir, nil
+	}
 	return dir, app.Unserved(dir)
 }
 
@@ -113,8 +118,10 @@ type service struct {
 	membersAddress  string
 	local           bool // serve the Envoys of this user at a socket, even if xds is a TCP address
 	runtime         string
-	devices         int   // accelerators that no program lists
-	modelsLimit     int64 // of all downloaded models, in GiB; 0: none
+	temporary       bool         // runtime is not the state folder
+	replacement     *replacement // nil: no program replaces this one
+	devices         int          // accelerators that no program lists
+	modelsLimit     int64        // of all downloaded models, in GiB; 0: none
 	// phaseLine returns what is printed about a ModelDeployment's phase; "" prints nothing.
 	phaseLine func(id, phase, message string) string
 	peers     app.Peers
@@ -230,7 +237,7 @@ func (s *service) listenLocal(dir string, log *slog.Logger) (net.Listener, error
 	if !given {
 		path = filepath.Join(dir, socketOfADS)
 	}
-	l, err := app.ListenSocket(ports.ADS, path)
+	l, err := app.ListenSocket(s.sockets, ports.ADS, path)
 	if given && err != nil {
 		return nil, fmt.Errorf("--xds: %w", err)
 	}
@@ -242,10 +249,10 @@ func (s *service) listenLocal(dir string, log *slog.Logger) (net.Listener, error
 		return nil, fmt.Errorf("--state %s: %w; the folder for temporary files takes none either: name a writable "+
 			"folder with --state", dir, err)
 	}
-	s.runtime = temporary
+	s.runtime, s.temporary = temporary, true
 	log.Error("the state folder takes no files: Envoys use a temporary folder, and nothing is kept over a restart",
 		"error", err, "temporary", temporary)
-	return app.ListenSocket(ports.ADS, filepath.Join(temporary, socketOfADS))
+	return app.ListenSocket(nil, ports.ADS, filepath.Join(temporary, socketOfADS))
 }
 
 const (
@@ -322,6 +329,7 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 	}
 	cfg.AccessLog, cfg.DrainTime, cfg.StopTimeout, cfg.Log = s.accessLog, s.drainTime, s.stop.timeout, log
 	cfg.Tracer, cfg.Collector, cfg.Sampling = t.provider, t.collector, t.sampling
+	cfg.Sockets, cfg.Replaces = s.sockets, s.replacement != nil && s.replacement.earlier != nil
 	return cfg, nil
 }
 
@@ -372,7 +380,7 @@ func (s *service) open(ctx context.Context, log *slog.Logger, cfg *app.Config) (
 		}
 	}
 	if tcp {
-		if cfg.XDS, err = listen(ctx, ports.ADS, "--xds", s.xds); err != nil {
+		if cfg.XDS, err = listen(ctx, s.sockets, ports.ADS, "--xds", s.xds); err != nil {
 			return err
 		}
 	}
@@ -381,7 +389,7 @@ func (s *service) open(ctx context.Context, log *slog.Logger, cfg *app.Config) (
 			s.picker = unixPrefix + filepath.Join(s.runtime, socketOfPicker)
 		}
 	}
-	if cfg.Picker, err = listen(ctx, ports.Picker, "--picker", s.picker); err != nil {
+	if cfg.Picker, err = listen(ctx, s.sockets, ports.Picker, "--picker", s.picker); err != nil {
 		return err
 	}
 	if cfg.Offers, err = s.offered(ctx); err != nil {
@@ -402,17 +410,18 @@ func (s *service) open(ctx context.Context, log *slog.Logger, cfg *app.Config) (
 		if l.address == "" {
 			continue
 		}
-		if *l.at, err = listen(ctx, l.port, l.flag, l.address); err != nil {
+		if *l.at, err = listen(ctx, s.sockets, l.port, l.flag, l.address); err != nil {
 			return err
 		}
 	}
 	if s.members != "" && s.cluster {
 		cfg.Members.Listen = func(ctx context.Context) (net.Listener, error) {
-			return listen(ctx, ports.Members, "--members-listen", s.members)
+			return listen(ctx, s.sockets, ports.Members, "--members-listen", s.members)
 		}
 		cfg.Members.Address = cmp.Or(s.membersAddress, s.members)
 	} else if s.members != "" {
-		if cfg.Members.Listener, err = listen(ctx, ports.Members, "--members-listen", s.members); err != nil {
+		cfg.Members.Listener, err = listen(ctx, s.sockets, ports.Members, "--members-listen", s.members)
+		if err != nil {
 			return err
 		}
 		cfg.Members.Address = cmp.Or(s.membersAddress, cfg.Members.Listener.Addr().String())
@@ -474,18 +483,18 @@ func (s *service) authenticate(cfg *app.Config, log *slog.Logger) (err error) {
 	return s.secure.check(log, cfg.Picker.Addr(), cfg.Credentials != nil)
 }
 
-func listen(ctx context.Context, port ports.Port, flag, address string) (net.Listener, error) {
+func listen(ctx context.Context, sockets *ports.Sockets, port ports.Port, flag, address string) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(address, unixPrefix); ok {
 		if err := absolute(&path); err != nil { // an Envoy may have another working folder
 			return nil, err
 		}
-		l, err := app.ListenSocket(port, path)
+		l, err := app.ListenSocket(sockets, port, path)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", flag, err)
 		}
 		return l, nil
 	}
-	l, err := port.Listen(ctx, "tcp", address)
+	l, err := sockets.Listen(ctx, port, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w; choose another address", flag, err)
 	}

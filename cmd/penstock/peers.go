@@ -48,7 +48,7 @@ func (o *peerFlags) config(ctx context.Context, disk *filesystem.Disk) (out app.
 		}
 	}
 	if o.listen != "" {
-		out.Listener, err = listen(ctx, ports.Peers, "--peers-listen", o.listen)
+		out.Listener, err = listen(ctx, nil, ports.Peers, "--peers-listen", o.listen)
 	}
 	return out, err
 }

@@ -367,7 +367,8 @@ func (s *standAlone) config(ctx context.Context, role *app.StandAlone, log *slog
 		{ports.Health, "--grpc-health-port", s.healthPort, &role.Health},
 		{ports.Pages, "--metrics-port", s.pagesPort, &cfg.HTTP},
 	} {
-		if *l.at, err = listen(ctx, l.kind, l.flag, net.JoinHostPort(s.bind, strconv.Itoa(int(l.port)))); err != nil {
+		*l.at, err = listen(ctx, nil, l.kind, l.flag, net.JoinHostPort(s.bind, strconv.Itoa(int(l.port))))
+		if err != nil {
 			return cfg, err
 		}
 	}

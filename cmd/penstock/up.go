@@ -12,6 +12,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/replace"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
@@ -32,6 +33,9 @@ objects take effect. A reference to an object that does not exist takes effect a
 A ModelDeployment starts model servers. Ctrl-C, SIGHUP and penstock down end them; SIGTERM, a crash and an upgrade
 leave them to the next penstock up of the folder.
 
+SIGUSR2 replaces the program in place by the file that was started, for example after an upgrade: the process, its
+Envoys, model servers and streams stay, and new requests wait. A new program that rejects its flags changes nothing.
+
 A server that stops serving is one line with the cause, and one more line when it serves again.`,
 		Example: `  # Serve ./config, and print the addresses. Stop with Ctrl-C.
   penstock up -f ./config
@@ -45,7 +49,12 @@ A server that stops serving is one line with the cause, and one more line when i
   penstock up -f ./config --picker 192.0.2.1:9002 --picker-open --default-pool default/chat \
       --xds-cert penstock.crt --xds-key penstock.key --xds-client-ca ca.crt`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return s.up(cmd, concurrency) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := s.prepareReplacement(); err != nil {
+				return err
+			}
+			return s.up(cmd, concurrency)
+		},
 	}
 	s.upFlags(cmd)
 	devicesFlag(cmd, &s.devices)
@@ -84,6 +93,9 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 		return err
 	}
 	out := cmd.OutOrStdout()
+	if replace.Checking() {
+		return s.answerCheck(cmd)
+	}
 	var f *supervisor.Supervisor
 	lines, phases := newLineQueue(), newLineQueue()
 	p, cfg, shutdown, err := s.newApp(cmd, func(cfg app.Config) (*app.App, error) {
@@ -107,31 +119,38 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 	now := make(chan struct{})
 	ended := make(chan struct{})
 	defer s.stop.announce(cmd.Context(), cmd.ErrOrStderr(), func() { close(now); <-ended })()
+	thread := supervisor.NewThread()
 	f = supervisor.New(supervisor.Config{
-		Envoy: envoy.Path, Dir: filepath.Join(s.runtime, "proxies"), ADS: "unix:" + cfg.Local.Addr().String(),
+		Envoy: envoy, Dir: filepath.Join(s.runtime, "proxies"), ADS: "unix:" + cfg.Local.Addr().String(),
 		DrainTime: s.drainTime, Concurrency: concurrency,
 		Grace: s.stop.timeout, Now: now,
 		ControlPlane: p, Log: cfg.Log,
 		Announce: func(gateway string, urls []string) { fmt.Fprintln(out, announcement(gateway, urls)) },
 		Report:   func(gateway, problem string) { reportEnvoy(p.Board(), gateway, problem) },
+		Thread:   thread, Kept: s.replacement.kept(),
 	})
+	if line := s.replacement.report(); line != "" {
+		fmt.Fprintln(out, line)
+	}
 	if cmd.Flags().Changed("picker") { // gateways of other clusters call this address
 		fmt.Fprintf(out, "endpoint picker at %s\n", addressOf(cfg.Picker))
 	}
 	group, ctx := errgroup.WithContext(appCtx)
-	group.Go(func() error { return p.Run(ctx) })
+	fleetCtx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(cmd.Context(), func() {
+		p.Leave()
+		stop()
+	})()
+	r := replaceable{app: p, envoys: f, thread: thread, flush: shutdown, log: cfg.Log}
+	r.run(ctx, group)
+	group.Go(func() error { return s.replaceOnSignal(fleetCtx, r) })
 	group.Go(func() error { return printFindings(ctx, p.Board(), cmd.ErrOrStderr()) })
 	group.Go(func() error { return lines.print(ctx, cmd.ErrOrStderr()) })
 	group.Go(func() error { return phases.print(ctx, out) })
 	group.Go(func() error {
 		defer stopApp()
 		defer close(ended)
-		fleetCtx, stop := context.WithCancel(ctx)
-		defer stop()
-		defer context.AfterFunc(cmd.Context(), func() {
-			p.Leave()
-			stop()
-		})()
 		err := f.Run(fleetCtx)
 		p.CountCut()
 		if endsEngines(cmd.Context()) { // SIGTERM leaves them to the next process
@@ -139,6 +158,7 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 		}
 		return err
 	})
+	thread.Run(ctx)
 	return group.Wait()
 }
 

@@ -236,7 +236,8 @@ func TestXDSCredentials_UpServesPicksToGatewaysElsewhere(t *testing.T) {
 	}
 }
 
-// Two control planes with the files of penstock credentials: peers admit each other, and no Envoy.
+// Two control planes use files that `penstock credentials` wrote. At the port for peers, they admit
+// each other and deny Envoys.
 func TestXDSCredentials_PeersDenyEnvoys(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)

@@ -35,7 +35,7 @@ var promised = map[string]float64{
 	"pick_tax_prefix": 6, "frozen_wait": 3, "frozen_storm": 1.02, "ended_lag": 10, "ended_left": 2,
 	"ended_spilled": 0, "sim_best": 1.03, "sim_best_p50": 1.15, "sim_best_e2e": 1.03, "sim_docs": 1.02,
 	"rate_error": 15, "sim_speeds": 1.1, "release_same": 0, "release_start": 20, "binary_size": 90,
-	"upgrade_failed": 0, "upgrade_failed.lab": 0,
+	"upgrade_failed": 0, "upgrade_failed.up": 0, "upgrade_failed.lab": 0,
 	"usage_true": 1.01, "usage_true.estimated": 1.25, "key_in_force": 3, "revoke_ends": 1000,
 	"key_xds_bytes": 0, "keys_memory": 80,
 	"rollout_failed": 0, "adopt_restarts": 0, "deploy_overhead": 1, "swap_overhead": 1, "fleet_idle": 1,

@@ -329,6 +329,9 @@ var measurements = []measurement{
 		{"upgrade_failed", "requests", 0, "Two control planes are replaced, one after the other, by this version and " +
 			"then by the earlier one again, five times, and Envoy stays: requests that fail."},
 		{"upgrade_failed.of", "requests", none, ""},
+		{"upgrade_failed.up", "requests", 0, "penstock up is replaced in place five times, and back: " +
+			"requests that fail."},
+		{"upgrade_failed.up_of", "requests", none, ""},
 		{"upgrade_failed.lab", "requests", 0, "The same in a lab, by helm upgrade and helm rollback, which also " +
 			"replace all proxies: requests, streams included, that fail."},
 		{"upgrade_failed.lab_of", "requests", none, ""},

@@ -13,7 +13,8 @@ func measureUpgrade(ctx context.Context, c config, out report) error {
 		return printed(ctx, exec.Command("go", "test", "-trimpath", "-vet=off", "-v", "-count=1", "-timeout", "60m",
 			"-tags", tags, "-run", run, folder), out)
 	}
-	if err := test("upgrade", "^TestUpgrade_ControlPlanesAreReplacedUnderLoad$", "./features"); err != nil || !c.labs {
+	const folder = "^TestUpgrade_(ControlPlanesAreReplacedUnderLoad|UpIsReplacedInPlace)$"
+	if err := test("upgrade", folder, "./features"); err != nil || !c.labs {
 		return err
 	}
 	return test("lab,upgrade", "^TestUpgrade_Helm", "./promises/chart")

@@ -15,8 +15,8 @@ import (
 var directives = map[string][]string{
 	"Unit": {"After", "Description", "Documentation", "StartLimitIntervalSec", "Wants"},
 	"Service": {
-		"AmbientCapabilities", "CapabilityBoundingSet", "EnvironmentFile", "ExecStart", "ExecStop", "Group",
-		"KillMode", "LimitNOFILE", "LockPersonality", "NoNewPrivileges", "PrivateDevices", "PrivateTmp",
+		"AmbientCapabilities", "CapabilityBoundingSet", "EnvironmentFile", "ExecReload", "ExecStart", "ExecStop",
+		"Group", "KillMode", "LimitNOFILE", "LockPersonality", "NoNewPrivileges", "PrivateDevices", "PrivateTmp",
 		"ProtectControlGroups", "ProtectHome", "ProtectKernelModules", "ProtectKernelTunables", "ProtectSystem",
 		"Restart", "RestartSec", "RestrictSUIDSGID", "StateDirectory", "StateDirectoryMode", "TasksMax",
 		"TimeoutStopSec", "UMask", "User", "WorkingDirectory",

@@ -208,12 +208,12 @@ type traffic struct {
 }
 
 // traffic sends requests to a path, one after another, until end.
-func (s *site) traffic(path string) *traffic {
+func (s *site) traffic(path string, headers ...string) *traffic {
 	ctx, stop := context.WithCancel(s.Context())
 	tr := &traffic{s: s, stop: stop}
 	tr.done.Go(func() {
 		for ctx.Err() == nil {
-			got, err := s.ask(path, question)
+			got, err := s.ask(path, question, headers...)
 			tr.mu.Lock()
 			if tr.sent++; err != nil || got.status != http.StatusOK {
 				tr.failed = append(tr.failed, fmt.Sprintf("request %d: %d %s %v", tr.sent, got.status, got.body, err))

@@ -85,8 +85,8 @@ func TestSubset_SpillsAndNeverReachesOtherEndpoints(t *testing.T) {
 			t.Errorf(`without a subset: from %q, want "pod-west"`, by)
 		}
 	}
-	// Behind a hop, with an external picker that picks among all endpoints of its subset: at first
-	// one in zone east.
+	// The same behind a hop. The external picker may pick any endpoint of its subset. The first
+	// pick is in zone east.
 	s.alone("epp", "subset.yaml", with("external", "east", "west"), otherNames...)
 	for _, c := range []struct {
 		parts []string

@@ -5,10 +5,14 @@ package features
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptrace"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -68,6 +72,53 @@ func TestUpgrade_ControlPlanesAreReplacedUnderLoad(t *testing.T) {
 	load.end(0)
 	fmt.Printf(`{"name":"upgrade_failed","value":%d,"unit":"requests","limit":0}`+"\n", len(load.failed))
 	fmt.Printf(`{"name":"upgrade_failed.of","value":%d,"unit":"requests","limit":null}`+"\n", load.sent)
+}
+
+// penstock up is replaced in place and back, under load, and its Envoy stays. An earlier version
+// that ignores SIGUSR2 is represented by this one.
+func TestUpgrade_UpIsReplacedInPlace(t *testing.T) {
+	old := earlier(t)
+	help, err := exec.Command(old, "up", "--help").Output()
+	if err != nil || !strings.Contains(string(help), "SIGUSR2") {
+		t.Logf("the earlier version is not replaced in place: this one is, by itself (%v)", err)
+		old = binary
+	}
+	s := newSite(t)
+	s.server("a")
+	s.server("b")
+	s.restrict(map[string]string{"all": "owner: all"})
+	s.binary = filepath.Join(t.TempDir(), "penstock")
+	install := func(version string) {
+		t.Helper()
+		text, err := os.ReadFile(version)
+		if err == nil {
+			err = errors.Join(os.WriteFile(s.binary+".new", text, 0o700), os.Rename(s.binary+".new", s.binary))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	install(old)
+	s.up("replaced.yaml")
+	s.answers("/", http.StatusOK)
+	s.becomes("a key", "200", func() string { return s.outcome("/gated", secret("all")...) })
+	before, load, gated := s.children("envoy"), s.traffic("/"), s.traffic("/gated", secret("all")...)
+	for round := range 5 {
+		for i, version := range []string{binary, old} {
+			install(version)
+			s.replaced(2*round + i + 1)
+			load.flows(20)
+			gated.flows(20)
+		}
+	}
+	load.end(0)
+	gated.end(0)
+	if after := s.children("envoy"); len(before) != 1 || !slices.Equal(before, after) {
+		t.Errorf("Envoys: got %v, want %v as before", after, before)
+	}
+	fmt.Printf(`{"name":"upgrade_failed.up","value":%d,"unit":"requests","limit":0}`+"\n",
+		len(load.failed)+len(gated.failed))
+	fmt.Printf(`{"name":"upgrade_failed.up_of","value":%d,"unit":"requests","limit":null}`+"\n", load.sent+gated.sent)
 }
 
 // Each version starts with the other's state folder. An object that has become invalid keeps its

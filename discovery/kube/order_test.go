@@ -127,7 +127,7 @@ func (w *watches) taken() []string {
 }
 
 // neverDangled checks that the route named an existing Service in each revision since the last
-// check, and that it names one now.
+// check, and that it names the Service now at present.
 func (w *watches) neverDangled(now string) {
 	w.t.Helper()
 	states := w.taken()

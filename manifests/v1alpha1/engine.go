@@ -75,7 +75,7 @@ type EngineVersion struct {
 	// +kubebuilder:validation:MaxProperties=3
 	// +kubebuilder:validation:XValidation:rule="self.all(name, name in ['nvidia', 'amd', 'cpu'])",message="an accelerator has another name: write nvidia, amd or cpu"
 	Images map[string]ImageReference `json:"images,omitempty"`
-	// Capabilities are what this version can do beside its tasks.
+	// Capabilities lists features of this version beside its tasks.
 	//
 	// +optional
 	Capabilities EngineCapabilities `json:"capabilities,omitzero"`
@@ -89,7 +89,7 @@ type EngineVersion struct {
 // +kubebuilder:validation:XValidation:rule="self.matches('^(([A-Za-z0-9.-]+|[[][0-9a-fA-F:]+[]])(:[0-9]{1,5})?/)?[a-z0-9]+(([.]|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([.]|_|__|-+)[a-z0-9]+)*)*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}(@sha256:[0-9a-f]{64})?|@sha256:[0-9a-f]{64})$')",message="write an image with a tag or a digest, such as vllm/vllm-openai:v0.32.0"
 type ImageReference string
 
-// EngineCapabilities are what a version of an engine can do.
+// EngineCapabilities lists features of a version of an engine.
 type EngineCapabilities struct {
 	// LoRA has the arguments for the LoRA adapters of a deployment. Without it, no ModelDeployment
 	// of this version can have adapters.

@@ -69,7 +69,8 @@ func (e *Lease) Declined(now time.Time) {
 	e.member.barred = now.Add(barredFor)
 }
 
-// Bar bars a member that declined a request which was charged to another member.
+// Bar excludes a member for a short time after it declined a request. The lease of the request
+// belongs to another member.
 func (l *LeastLoad) Bar(now time.Time, name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

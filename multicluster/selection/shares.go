@@ -28,8 +28,8 @@ type Share struct {
 	Priority uint32
 }
 
-// Weighted divides first attempts by weight, exactly with Envoy's round_robin. Shares are sorted by
-// name. warning reports weights whose ratio is too large.
+// Weighted divides first attempts by weight. The division is exact if Envoy uses round_robin.
+// Shares are sorted by name. warning reports weights whose ratio is too large.
 func Weighted(members []Candidate) (shares []Share, warning string) {
 	return tiers(members, func(Candidate) int { return 0 })
 }

@@ -96,8 +96,9 @@ type HubWriter struct {
 	UID      string
 	Epoch    uint64
 	TakeOver bool
-	// Member is the member that is written. If this leader has written an import as another member
-	// (IsMember), both are the same cluster, and the import is skipped.
+	// Member is the name of the member whose API server is written. IsMember reports whether a
+	// name belongs to a member. If this leader wrote an import under another member's name, both
+	// names lead to one cluster, and the import is skipped.
 	Member   string
 	IsMember func(name string) bool
 	// CreateNamespaces reports whether to create the namespaces of imports.

@@ -106,8 +106,8 @@ func (f *Failures) closed(policy string) {
 	}
 }
 
-// Envoy's limits of a gate's call, and of one try of it (translator/envoy).
-const gateTimeout, gateTryTimeout = 200 * time.Millisecond, 60 * time.Millisecond
+// Envoy's limit of one try of a gate's call (translator/envoy).
+const gateTryTimeout = 60 * time.Millisecond
 
 // f.mu is held.
 func (f *Failures) cause(u *Unanswered, now time.Time) string {
@@ -117,14 +117,14 @@ func (f *Failures) cause(u *Unanswered, now time.Time) string {
 	case !f.lastAt.IsZero() && now.Sub(f.lastAt) < recently:
 		return f.last + ": " + f.lastWhy
 	case u.Took >= gateTryTimeout:
-		return "no process has answered the gate in " + gateTimeout.String() + ": the machine may be overloaded"
+		return "no process has answered the gate in time: the machine may be overloaded"
 	}
 	return "no process could be reached, or the route's external authorization failed"
 }
 
 var (
 	unansweredDesc = prometheus.NewDesc("penstock_gate_unavailable_total",
-		"Requests that got 503 authorization_unavailable: no process has answered the gate in 200 ms, or the "+
+		"Requests that got 503 authorization_unavailable: no process has answered the gate in time, or the "+
 			"route's external authorization failed.", nil, nil)
 	failedCallsDesc = prometheus.NewDesc("penstock_gate_errors_total",
 		"Calls of gates that this process answered with an error, by cause: policy (it gates no route of the "+

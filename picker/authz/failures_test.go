@@ -19,7 +19,7 @@ func TestFailures_LogNamesTheCauseAtABoundedRate(t *testing.T) {
 		u     Unanswered
 		want  string // "": no line
 	}{
-		{0, "", Unanswered{Route: "chat", Took: 201 * time.Millisecond}, "in 200ms"},
+		{0, "", Unanswered{Route: "chat", Took: 201 * time.Millisecond}, "in time"},
 		{time.Second, "", Unanswered{Took: 201 * time.Millisecond}, ""},
 		{logEvery, "", Unanswered{Took: time.Millisecond}, "others=1"},
 		{logEvery, causeKeys, Unanswered{Took: time.Millisecond}, "keys: no policy"},

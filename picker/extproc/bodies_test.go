@@ -84,8 +84,8 @@ func TestBodies_BodyThatAPickerNeedsIsRejected(t *testing.T) {
 	}
 }
 
-// The pick answers the headers of a body that would not fit, so that neither Envoy nor gRPC holds
-// the body.
+// If a body would exceed the memory for bodies, the picker answers as soon as it has the headers.
+// Then neither Envoy nor gRPC buffers the body.
 func TestBodies_BodyThatWouldNotFitIsNotSent(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		p := &fakePicker{policy: BodyPolicy{Wait: true, Whole: whole, Limit: 32 << 20}, held: NewBodies(1 << 20),

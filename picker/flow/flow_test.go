@@ -304,7 +304,7 @@ func TestFlowControl_RoomOfAdmittedRequestIsNotGivenAwayAgain(t *testing.T) {
 // shared is a pool with two processes. Each process sees the other's placed requests after a delay.
 type shared struct {
 	admitted [2][]time.Time
-	// Guards placed, because choices that end at the same instant run in several goroutines.
+	// mu guards placed. Several goroutines place requests whose waits end at the same instant.
 	mu     sync.Mutex
 	placed [2][]time.Time
 	queues [2]*flow.Queue

@@ -7,8 +7,8 @@ import (
 )
 
 // closing returns the index of the first quote in p[i:] that is not escaped, or len(p). The result
-// escaped reports whether p ends inside an escape. p[i] must not be escaped. Prompts have many
-// escaped quotes, so closing goes on searching after each escaped quote.
+// escaped reports whether p ends inside an escape. p[i] must not be escaped. Each
+// search begins after the last escaped quote, so that many of them cost linear time.
 func closing(p []byte, i int) (end int, escaped bool) {
 	for from := i; ; from = end + 1 { // backslashes count from the index from
 		end = nextQuote(p, from)

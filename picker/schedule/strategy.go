@@ -151,7 +151,7 @@ func (c *Candidate) Work(r *Request) endpoint.Work {
 // Scratch is working memory of Rank, for reuse.
 type Scratch struct {
 	candidates []Candidate
-	// Eligible is the number of allowed endpoints that passed all filters except full.
+	// Eligible is the number of allowed endpoints that passed all filters, full endpoints included.
 	Eligible int
 	fresh    int
 	// Shed means that the last Rank shed the request although some endpoints are not full.

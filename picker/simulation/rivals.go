@@ -10,8 +10,8 @@ import (
 )
 
 // Rivals returns other routers' strategies, restated from their documentation with their defaults
-// (November 2026). It also returns the reference, which picks by the cost in seconds and learns
-// first bytes at once.
+// (November 2026). It also returns the strategy "reference", an ideal: it picks the least cost in
+// seconds, and learns of first bytes without delay.
 func Rivals() []Strategy {
 	return []Strategy{
 		{Name: "exact-least-request", Immediate: true, Unpaged: true,

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -26,6 +27,7 @@ type connection interface {
 type conn struct {
 	connection
 	raw     syscall.RawConn
+	ends    atomic.Bool
 	in, out transfer
 }
 
@@ -147,9 +149,22 @@ func (c *conn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) 
 
 func (c *conn) received(t *transfer) error {
 	if t.errno == 0 && t.n == 0 {
+		if c.ends.Load() {
+			<-time.After(readTime)
+		}
 		return io.EOF
 	}
 	return c.failure("read", t.errno)
+}
+
+// readTime is how long handlers may read their last messages: gRPC drops what they have not read
+// when a connection ends.
+const readTime = 20 * time.Millisecond
+
+// CloseWrite makes the client close the connection.
+func (c *conn) CloseWrite() error {
+	c.ends.Store(true)
+	return c.connection.CloseWrite()
 }
 
 func (c *conn) Write(p []byte) (int, error) {

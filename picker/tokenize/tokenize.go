@@ -191,7 +191,8 @@ func salted(p *prompt, salt uint64) Tokens {
 	return t
 }
 
-// The transport closes the body once it is sent, possibly after the call's end.
+// ask sends p to url. The call gets its own reader of the body, because the transport may close
+// the reader after ask has returned.
 func (r *Renderer) ask(ctx context.Context, transport http.RoundTripper, url string, p *Prompt) (*prompt, error) {
 	call, err := http.NewRequestWithContext(ctx, http.MethodPost, url, mem.BufferSlice(slices.Clone(p.Body)).Reader())
 	if err != nil {

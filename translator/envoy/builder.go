@@ -17,6 +17,7 @@ import (
 type builder struct {
 	hops  bool
 	peers bool
+	waits bool // Config.Waits
 	// believes is set if callers that members state may become the callers here.
 	believes bool
 	refs     []resource.Ref

@@ -17,11 +17,14 @@ import (
 
 // Cluster encodes a backend, pool or picker. Its EDS resource has the cluster's name: Envoy would
 // not update two clusters with the same service_name.
-func Cluster(c *model.Cluster) (*resource.Resource, error) {
+func Cluster(c *model.Cluster) (*resource.Resource, error) { return ClusterFor(Config{}, c) }
+
+// ClusterFor is Cluster with a Config, which concerns our own picker alone.
+func ClusterFor(cfg Config, c *model.Cluster) (*resource.Resource, error) {
 	if c.Hops && c.Protocol != model.HTTP1 && c.Protocol != model.H2C {
 		return nil, fmt.Errorf("cluster %s speaks %s, which hops do not", c.Name, c.Protocol)
 	}
-	b := &builder{}
+	b := &builder{waits: cfg.Waits}
 	picker := c.Protocol == model.GRPC
 	name := c.Name.String()
 	cl := &clusterv3.Cluster{
@@ -168,7 +171,9 @@ func (b *builder) protocolOptions(c *model.Cluster) *httpv3.HttpProtocolOptions 
 				// Nothing else limits a pick that streams the body.
 				h2.ConnectionKeepalive = peerKeepalive()
 			}
-			if c.Own {
+			if c.Own && b.waits { // the connection waits for the new program, with entries of access logs
+				h2.ConnectionKeepalive.Timeout = seconds(gateWaitTimeout)
+			} else if c.Own {
 				// If the ping is not answered, Envoy retries the call at another replica. Outlier
 				// detection would count the end of an answered call as a failure.
 				h2.ConnectionKeepalive = &corev3.KeepaliveSettings{

@@ -14,6 +14,9 @@ type Config struct {
 	// OwnPorts makes listeners bind their ports exclusively. Otherwise the kernel distributes
 	// connections between two Envoys on one machine (SO_REUSEPORT).
 	OwnPorts bool
+	// Waits makes gates wait longer for the one process that decides, while its program is replaced
+	// in place. With several processes, another one decides sooner.
+	Waits bool
 	// Tracing is nil if Envoy sends no spans.
 	Tracing *Tracing
 }

@@ -77,8 +77,8 @@ func TestEndpointPicker_LostPickIsRepeatedWhereThePoolFailsClosed(t *testing.T) 
 	}
 }
 
-// streamer is a pod that streams until gate closes, and then sends back the trailer that it
-// received.
+// streamer is a pod that sends back the trailer of the request, streams until gate closes, and then
+// sends a trailer of its own.
 func streamer(t *testing.T, gate chan struct{}) *pod {
 	return (&pod{name: "streamer"}).serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		_, _ = io.Copy(io.Discard, req.Body)

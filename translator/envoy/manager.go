@@ -47,6 +47,7 @@ func routingHeaders() (out []*mutationv3.HeaderMutation) {
 
 func (b *builder) manager(cfg Config, owner, name string, requestTimeout time.Duration, uploads int64,
 	headers *headersv3.HeaderMutation) *hcmv3.HttpConnectionManager {
+	b.waits = cfg.Waits
 	routes := name
 	if name != model.HopListener { // hops have no gates
 		routes = model.RoutesName(name)

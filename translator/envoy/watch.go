@@ -29,7 +29,7 @@ func (b *builder) watch() *extprocv3.ExternalProcessor {
 			RequestHeaderMode:  extprocv3.ProcessingMode_SKIP,
 			ResponseHeaderMode: extprocv3.ProcessingMode_SKIP,
 		},
-		MessageTimeout:   seconds(gateTimeout),
+		MessageTimeout:   seconds(b.gateTimeout(gateTimeout)),
 		StatusOnError:    &typev3.HttpStatus{Code: typev3.StatusCode_ServiceUnavailable},
 		RouteCacheAction: extprocv3.ExternalProcessor_RETAIN,
 		MutationRules:    &mutationv3.HeaderMutationRules{DisallowAll: boolean(true)},

@@ -50,6 +50,7 @@ type Listener struct {
 	oldest  list.List
 	open    map[netip.Addr]int
 	all     int
+	conns   map[*conn]struct{}
 }
 
 // Listen limits the connections of a listener.
@@ -60,7 +61,8 @@ func Listen(l net.Listener, c Config) *Listener {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Listener{Listener: l, cfg: c, waiting: map[netip.Addr]int{}, open: map[netip.Addr]int{}}
+	return &Listener{Listener: l, cfg: c, waiting: map[netip.Addr]int{}, open: map[netip.Addr]int{},
+		conns: map[*conn]struct{}{}}
 }
 
 // Accept returns the next connection within the limits, and closes connections beyond them.
@@ -134,6 +136,7 @@ func (l *Listener) enter(c *conn) (crowded *conn, denied string) {
 		crowded.place = nil
 	}
 	l.all++
+	l.conns[c] = struct{}{}
 	l.open[c.address]++
 	if !l.cfg.Trusting {
 		l.waiting[c.address]++
@@ -162,7 +165,36 @@ func (l *Listener) leave(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.all--
+	delete(l.conns, c)
 	decrease(l.open, c.address)
+}
+
+// EndWrites ends the server's half of all connections, so that clients close them. It returns once
+// they have, or after this duration. What clients have sent before is read.
+func (l *Listener) EndWrites(most time.Duration) {
+	end := time.After(most)
+	again := time.NewTicker(time.Millisecond)
+	defer again.Stop()
+	l.mu.Lock()
+	for c := range l.conns {
+		if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+			_ = half.CloseWrite()
+		}
+	}
+	l.mu.Unlock()
+	for {
+		l.mu.Lock()
+		open := l.all
+		l.mu.Unlock()
+		if open == 0 {
+			return
+		}
+		select {
+		case <-again.C:
+		case <-end:
+			return
+		}
+	}
 }
 
 type conn struct {

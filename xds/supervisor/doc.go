@@ -7,5 +7,8 @@
 // folder's permissions. A Gateway that is deleted and created again gets a new Envoy, after the old
 // one has ended.
 //
+// A program that replaces this one in the same process adopts the Envoys that Keep returns
+// (keep.go); all of them are children of one Thread.
+//
 // Tests (on the real Envoy): go test ./xds/supervisor
 package supervisor

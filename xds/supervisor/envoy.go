@@ -56,6 +56,10 @@ type EnvoyConfig struct {
 
 	LogLevel string // of the forwarded log; "" means "warning"
 
+	keeper  *Supervisor // may be nil
+	version string      // of Envoy
+	kept    *Kept       // the process of an earlier program; nil: none
+
 	// Log receives Envoy's log, and a record of each restart. nil means slog.Default().
 	Log *slog.Logger
 }
@@ -119,9 +123,9 @@ func (e *Envoy) Run(ctx context.Context) error {
 	defer runtime.UnlockOSThread()
 
 	delay := firstDelay
-	for ctx.Err() == nil {
+	for adopted := e.adopt(); adopted != nil || ctx.Err() == nil; adopted = nil {
 		began := time.Now()
-		problem, reason := e.runOnce(ctx)
+		problem, reason := e.runOnce(ctx, adopted)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -145,12 +149,15 @@ const (
 	died        = "Envoy died and will be restarted"
 )
 
-func (e *Envoy) runOnce(ctx context.Context) (problem, reason string) {
-	child, err := e.start()
-	if err != nil {
-		return cannotStart, err.Error()
+func (e *Envoy) runOnce(ctx context.Context, child *child) (problem, reason string) {
+	if child == nil {
+		var err error
+		if child, err = e.cfg.keeper.begin(e); err != nil {
+			return cannotStart, err.Error()
+		}
+		e.log.Debug("Envoy started", "pid", child.pid)
 	}
-	e.log.Debug("Envoy started", "pid", child.pid)
+	defer e.cfg.keeper.note(e.cfg.Gateway, nil)
 	runs := time.AfterFunc(runsAfter, func() { e.cfg.Report("") })
 	defer runs.Stop()
 	select {

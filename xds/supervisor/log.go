@@ -24,6 +24,9 @@ var levels = map[string]slog.Level{
 // The tags differ for each request.
 const tags = "[Tags: "
 
+// For this long, Envoy may warn of streams that have ended with the earlier program.
+const adoptedFor = 10 * time.Second
+
 const repeatAfter = 10 * time.Second
 
 // Envoy writes it about a field, a message, or the file of a message.
@@ -38,6 +41,7 @@ type logWriter struct {
 	warnedAt    time.Time
 	ending      atomic.Bool // warnings about streams are then demoted to debug
 	crashed     bool
+	adopted     time.Time // from an earlier program, whose streams have ended; zero: not adopted
 }
 
 // After a crash, Envoy writes headers and buffers of the requests in flight. They may contain
@@ -84,7 +88,8 @@ func (w *logWriter) record(line string) {
 	// The control plane logs a NACK once, with the object that caused it. Envoy logs it up to four
 	// times. Envoy also warns of fields that are work in progress. Penstock, not the user, chooses
 	// these fields (docs/envoy.md has the reasons).
-	if w.ending.Load() || strings.Contains(text, " rejected: ") || strings.Contains(text, workInProgress) {
+	replaced := strings.Contains(text, "gRPC") && time.Since(w.adopted) < adoptedFor
+	if replaced || w.ending.Load() || strings.Contains(text, " rejected: ") || strings.Contains(text, workInProgress) {
 		level = slog.LevelDebug
 	}
 	if level >= slog.LevelWarn { // otherwise an unreachable picker gives a line for every request

@@ -27,7 +27,7 @@ type ControlPlane interface {
 
 // Config configures a Supervisor.
 type Config struct {
-	Envoy        string // path of the binary, as Find returns it
+	Envoy        Binary // as Find returns it
 	Dir          string // keep it short
 	ADS          string // address of the control plane
 	DrainTime    time.Duration
@@ -40,6 +40,10 @@ type Config struct {
 	// Report is as in EnvoyConfig. It is also called with "" once the Gateway is gone.
 	Report func(gateway, problem string)
 	Log    *slog.Logger
+	// Thread starts the Envoys; nil: each has a thread of its own, and none can be kept.
+	Thread *Thread
+	// Kept are the Envoys that Keep has returned in an earlier program of this process.
+	Kept []Kept
 }
 
 // Supervisor keeps one Envoy for each Gateway. Use New.
@@ -47,18 +51,30 @@ type Supervisor struct {
 	cfg     Config
 	changed chan struct{}
 
-	mu   sync.Mutex
-	want []string
+	kept []Kept // of Run: not adopted yet
+
+	mu     sync.Mutex
+	want   []string
+	runs   map[string]*supervised // by Gateway
+	leaves bool                   // Keep was called
 }
 
 // New returns a Supervisor without Gateways.
-func New(cfg Config) *Supervisor { return &Supervisor{cfg: cfg, changed: make(chan struct{}, 1)} }
+func New(cfg Config) *Supervisor {
+	s := &Supervisor{cfg: cfg, changed: make(chan struct{}, 1)}
+	s.inherit()
+	return s
+}
 
 // Set replaces the list of Gateways, each "namespace/name".
 func (s *Supervisor) Set(gateways []string) {
 	s.mu.Lock()
 	s.want = slices.Clone(gateways)
 	s.mu.Unlock()
+	s.poke()
+}
+
+func (s *Supervisor) poke() {
 	select {
 	case s.changed <- struct{}{}:
 	default:
@@ -71,9 +87,27 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	running := map[string]context.CancelFunc{}
 	ended := map[string]chan struct{}{}
+	start := func(gateway string) {
+		envoyCtx, stop := context.WithCancel(ctx)
+		running[gateway] = stop
+		before, done := ended[gateway], make(chan struct{})
+		ended[gateway] = done
+		kept := s.take(gateway)
+		group.Go(func() error {
+			defer close(done)
+			defer stop()
+			if before != nil {
+				<-before
+			}
+			return s.runEnvoy(envoyCtx, gateway, kept)
+		})
+	}
 	for {
 		select {
 		case <-ctx.Done():
+			for len(s.kept) > 0 { // they end, too
+				start(s.kept[0].Gateway)
+			}
 			return group.Wait()
 		case <-s.changed:
 		}
@@ -87,26 +121,18 @@ func (s *Supervisor) Run(ctx context.Context) error {
 			}
 		}
 		for _, gateway := range want {
-			if running[gateway] != nil {
-				continue
+			if running[gateway] == nil {
+				start(gateway)
 			}
-			envoyCtx, stop := context.WithCancel(ctx)
-			running[gateway] = stop
-			before, done := ended[gateway], make(chan struct{})
-			ended[gateway] = done
-			group.Go(func() error {
-				defer close(done)
-				defer stop()
-				if before != nil {
-					<-before
-				}
-				return s.runEnvoy(envoyCtx, gateway)
-			})
+		}
+		for len(s.kept) > 0 { // their Gateways are gone: the next round ends them
+			start(s.kept[0].Gateway)
+			s.poke()
 		}
 	}
 }
 
-func (s *Supervisor) runEnvoy(ctx context.Context, gateway string) error {
+func (s *Supervisor) runEnvoy(ctx context.Context, gateway string, kept *Kept) error {
 	report := func(problem string) { s.cfg.Report(gateway, problem) }
 	defer report("")
 	cfg := bootstrap.Config{
@@ -120,8 +146,9 @@ func (s *Supervisor) runEnvoy(ctx context.Context, gateway string) error {
 	var envoy *Envoy
 	for delay := firstDelay; ; delay = min(2*delay, lastDelay) {
 		envoy, err = NewEnvoy(EnvoyConfig{
-			Envoy: s.cfg.Envoy, Gateway: gateway, Bootstrap: boot, Dir: filepath.Join(s.cfg.Dir, folder(gateway)),
+			Envoy: s.cfg.Envoy.Path, Gateway: gateway, Bootstrap: boot, Dir: filepath.Join(s.cfg.Dir, folder(gateway)),
 			Args: cfg.Args(), Grace: s.cfg.Grace, Now: s.cfg.Now, Log: s.cfg.Log, Report: report,
+			keeper: s, version: s.cfg.Envoy.Version, kept: kept,
 		})
 		if err == nil {
 			break

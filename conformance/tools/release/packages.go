@@ -76,8 +76,8 @@ func (d *dist) packagesOf(platform v1.Platform, unit string, licenses []byte) er
 	return nil
 }
 
-// about describes the package for a platform. Folder unit has its scripts, and folder made the
-// files made for this release.
+// about describes the package for a platform. unit is the folder of the package's scripts. made is
+// the folder of files that were generated for this release.
 func (d *dist) about(platform v1.Platform, unit, made string) *nfpm.Info {
 	entry := func(mode os.FileMode, from, to string) *nfpmfiles.Content {
 		return &nfpmfiles.Content{Source: from, Destination: to,

@@ -86,6 +86,7 @@ func TestPackages_UnitStopsWithinItsTime(t *testing.T) {
 	for _, want := range []string{
 		"ExecStart=/usr/bin/penstock up -f /etc/penstock/config --state /var/lib/penstock --http 127.0.0.1:9190",
 		"KillMode=mixed", "TimeoutStopSec=60", "LimitNOFILE=262144", "Restart=always",
+		"ExecReload=/bin/kill -USR2 $MAINPID",
 	} {
 		if !slices.Contains(lines, want) {
 			t.Errorf("the unit: got\n%s\nwant the line %s", text, want)

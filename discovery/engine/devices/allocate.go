@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Request is what a replica needs.
+// Request lists the needs of a replica.
 type Request struct {
 	Name        string // of the replica, unique
 	Share       Share  // 0: none
@@ -24,7 +24,7 @@ type Request struct {
 // Reserves reports whether a replica needs anything.
 func (q Request) Reserves() bool { return q.Share != 0 || q.Host != Host{} }
 
-// Hold is what a process has, also while it ends. A caller stores it to remember the devices.
+// Hold lists the reservations of a process until it has ended. A caller stores it with the process.
 type Hold struct {
 	Name  string   `json:"name"`
 	UUIDs []string `json:"uuids"`
@@ -32,7 +32,7 @@ type Hold struct {
 	Host  Host     `json:"host,omitzero"`
 }
 
-// Result is what a replica gets.
+// Result lists the devices of a replica.
 type Result struct {
 	Name    string
 	Share   Share

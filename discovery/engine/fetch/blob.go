@@ -101,7 +101,7 @@ func (t *transfer) run(ctx context.Context) error {
 		"file %s has another content than commit %s names", t.file.Path, t.commit)
 }
 
-// progressBytes is what an attempt must transfer, so that attempts go on.
+// progressBytes is how much an attempt must transfer, so that attempts go on.
 const progressBytes = 1 << 20
 
 // mismatchError is a content that does not have the hash of its blob.

@@ -18,8 +18,7 @@ type Machine struct {
 	LookPath func(program string) (string, error)
 	// Python returns the version of a Python with venv, as "3.12", or why it cannot be used.
 	Python func(program string) (version string, err error)
-	// Free returns the bytes that this user may still write into a folder. Default: the file system's
-	// number.
+	// Free returns how many bytes this user may still write into a folder. Default: statfs.
 	Free func(folder string) (int64, error)
 }
 

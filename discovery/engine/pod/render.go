@@ -35,7 +35,7 @@ type Server struct {
 	Labels     map[string]string
 }
 
-// Render returns the pods of a server. The fields of its findings begin with kubernetes.
+// Render returns the template of a server's pods. The fields of its findings begin with kubernetes.
 func (t *Template) Render(s Server) (*corev1.PodTemplateSpec, []report.Finding) {
 	pod, found := t.expand(s.Values)
 	if len(found) > 0 {

@@ -29,7 +29,7 @@ var (
 		"", "x", "y", "*", "/", "/v1/chat", "//", "/a/./b", "/a/%2f", "/a?b", "example.com", "*.example.com",
 		"http://example.com", "https://*.example.com",
 		"10s", "0s", "1h", "1.2.3.4", "300.1.1.1", "2001:db8::1", "fe80::1%eth0", "64Mi", "1Mi", "not an address!",
-		"GET", "X-Header", "bad header!",
+		"GET", "X-Header", "bad header!", "example.com/engine:v1",
 	}
 	usualNumbers = []int64{-1, 0, 1, 2, 80, 443, 301, 500, 65535, 70000, 1 << 20, 2_000_000_000}
 )

@@ -209,7 +209,8 @@ func (p *process) kill(power bool) {
 	}
 }
 
-// identity implements Config.Identity, and checks that the epoch goes back only if the disk did.
+// identity implements Config.Identity, and checks that each epoch is higher than the one before,
+// unless the disk was restored.
 func (p *process) identity(files set.Files) func(context.Context) (string, uint64, error) {
 	return func(ctx context.Context) (string, uint64, error) {
 		uid, epoch, err := files.Identity(ctx)

@@ -60,7 +60,6 @@ type App struct {
 	ports       portOwners
 	credentials *holder
 	budget      *admission.Budget
-	drain       time.Duration
 	stopping    *stopping
 
 	cache         *cache.Cache
@@ -116,7 +115,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a = &App{core: c, cfg: cfg, security: w.security, standAlone: w.standAlone, written: w.written,
 		registry: prometheus.NewRegistry(),
 		ports:    everyPort{}, budget: admission.NewBudget(budget),
-		drain: cmp.Or(cfg.StopTimeout, pickDrainTime), stopping: newStopping()}
+		stopping: newStopping(cmp.Or(cfg.StopTimeout, pickDrainTime))}
 	if _, err := c.store.Apply(cfg.Processor.object()); err != nil {
 		return nil, err
 	}
@@ -335,6 +334,7 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 		options := slices.Concat(picker.ServerOptions(uint32(4*runtime.NumCPU()), keys), a.panics.calls(partPick),
 			credentials)
 		l := keyed(picker.Listener(a.cfg.Picker), a.security.keyed && !a.security.openPicks, a.log)
+		a.awaitBegun(ctx)
 		return a.servePicks(ctx, l, options, func(r grpc.ServiceRegistrar) {
 			a.picker.Register(r)
 			authz.New(authz.Config{Table: a.gates.Table(), Gateway: identity.Gateway, Gates: a.gates.Gates,
@@ -344,6 +344,7 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	for _, o := range a.cfg.Offers {
 		if o.Picker != nil {
 			group.Go(func() error {
+				a.awaitBegun(ctx)
 				options := slices.Concat(picker.ServerOptions(0, a.security.keys), a.panics.calls(partPick),
 					a.security.pickCredentials())
 				return a.servePicks(ctx, keyed(picker.Listener(o.Picker), false, a.log), options,
@@ -352,6 +353,14 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 					})
 			})
 		}
+	}
+}
+
+// awaitBegun keeps the calls waiting that an earlier program of this process has left, until pools
+// and gates are known.
+func (a *App) awaitBegun(ctx context.Context) {
+	if a.cfg.Replaces {
+		_ = a.progress.Wait(ctx, 1) // the end of ctx
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/penstock-project/penstock/picker/recording"
 	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/translator/envoy"
+	"github.com/penstock-project/penstock/xds/admission/ports"
 )
 
 // Controller is the controllerName of Penstock's GatewayClasses and statuses.
@@ -37,6 +38,11 @@ type Config struct {
 	Local net.Listener
 	// Credentials secure XDS and Picker if no fleet runs; nil: every client of Picker is trusted.
 	Credentials *Credentials
+	// Sockets open the listener of the socket in StateDir; nil: no program replaces this one.
+	Sockets *ports.Sockets
+	// Replaces makes the picker accept calls only after the first delivery: those that an earlier
+	// program of this process left unanswered wait.
+	Replaces bool
 	// Disk reads the files that flags name. /healthz fails while a read hangs.
 	Disk *filesystem.Disk
 	// Peers are the other processes that serve the same Envoys.

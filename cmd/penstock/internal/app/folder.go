@@ -15,6 +15,8 @@ import (
 func NewFolder(cfg Config, f Folder) (*App, error) {
 	translation := cfg.translation()
 	translation.Envoy.OwnPorts = f.OnePort
+	translation.Envoy.Waits = f.OnePort && len(cfg.Peers.Addresses) == 0 &&
+		len(translation.Pickers)+len(translation.PickerSockets) == 1
 	core, files, err := newFileCore(f.Paths, cfg.StateDir, translation, cfg.Addresses, f, cfg.Log)
 	if err != nil {
 		return nil, err

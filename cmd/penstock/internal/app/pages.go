@@ -35,10 +35,13 @@ func Socket(stateDir string) string { return filepath.Join(stateDir, "api.sock")
 
 // ListenSocket listens on a Unix socket that only this user can open. It replaces a socket that no
 // process serves.
-func ListenSocket(port ports.Port, path string) (net.Listener, error) {
+func ListenSocket(sockets *ports.Sockets, port ports.Port, path string) (net.Listener, error) {
 	if len(path) > maxSocketPath {
 		return nil, fmt.Errorf("the path of the socket, %s, is longer than %d bytes: choose a shorter folder with "+
 			"--state", path, maxSocketPath)
+	}
+	if sockets.Has(port, "unix", path) {
+		return sockets.Listen(context.Background(), port, "unix", path)
 	}
 	if err := unserved(path); err != nil {
 		return nil, err
@@ -53,7 +56,7 @@ func ListenSocket(port ports.Port, path string) (net.Listener, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	}
-	l, err := port.Listen(context.Background(), "unix", path)
+	l, err := sockets.Listen(context.Background(), port, "unix", path)
 	if err != nil {
 		return nil, fmt.Errorf("socket: %w", err)
 	}
@@ -116,7 +119,7 @@ func (a *App) listenSocket() (net.Listener, error) {
 	if a.cfg.StateDir == "" {
 		return nil, nil
 	}
-	return ListenSocket(ports.Local, Socket(a.cfg.StateDir))
+	return ListenSocket(a.cfg.Sockets, ports.Local, Socket(a.cfg.StateDir))
 }
 
 // Unwritable reports whether an error comes from a full disk or a read-only folder.

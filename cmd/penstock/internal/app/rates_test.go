@@ -11,7 +11,8 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// Once the two rates have differed for five minutes, a finding names both, until they agree.
+// A server reports a rate, and the picker infers another one from first tokens. Once both have
+// differed for five minutes, a finding names them, until they agree.
 func TestReportedRate_ThatDiffersFromFirstTokensIsAnInfo(t *testing.T) {
 	d, now := differences{}, time.Unix(1000, 0)
 	measured := func(rate, inferred float64, from endpoint.RateSource) []picker.Rate {

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/xds/admission"
 )
 
 // stopping ends a process without losing requests. First /readyz fails, then picks end, then
@@ -20,10 +21,11 @@ type stopping struct {
 	endPicks context.CancelFunc
 	servers  sync.WaitGroup
 	calls    atomic.Int64
+	most     time.Duration // that picks in flight may take; set before endPicks
 }
 
-func newStopping() *stopping {
-	s := &stopping{}
+func newStopping(most time.Duration) *stopping {
+	s := &stopping{most: most}
 	s.picks, s.endPicks = context.WithCancel(context.Background())
 	return s
 }
@@ -40,8 +42,42 @@ func (a *App) EndPicks() {
 	a.stopping.servers.Wait()
 }
 
-// servePicks completes the picks in flight after ctx ends or EndPicks is called. Then it ends the
-// streams that last as long as their Envoy, such as access logs.
+// Yield is EndPicks for a process whose program is replaced in place: /readyz and health checks
+// succeed on, because gateways wait for the new program. Calls have until `most` to end.
+func (a *App) Yield(most time.Duration) {
+	a.stopping.most = most
+	a.stopping.endPicks()
+	a.stopping.servers.Wait()
+}
+
+// Unwatched returns at a moment without a request that a gate watches (revoke: Immediately), or
+// when ctx ends. It reports how many requests are watched. Envoy ends them with this program.
+func (a *App) Unwatched(ctx context.Context) int {
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	for {
+		n := a.open.Count()
+		if n == 0 {
+			return 0
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return n
+		}
+	}
+}
+
+const (
+	// answerTime is how long gRPC may take to write the last answers. It does so after the handler
+	// has returned.
+	answerTime = 20 * time.Millisecond
+	endTimeout = 250 * time.Millisecond
+)
+
+// servePicks completes the picks in flight after ctx ends or EndPicks is called. Then it makes
+// Envoys end the other streams, such as access logs, which last as long as their Envoy, so that it
+// receives all entries that they have sent.
 func (a *App) servePicks(ctx context.Context, l net.Listener, options []grpc.ServerOption,
 	register func(grpc.ServiceRegistrar)) error {
 	s := a.stopping
@@ -50,7 +86,14 @@ func (a *App) servePicks(ctx context.Context, l net.Listener, options []grpc.Ser
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.picks, cancel)()
-	return serveGRPC(ctx, l, func() { s.await(a.drain) }, append(options, grpc.ChainStreamInterceptor(s.count)),
+	drained := func() {
+		s.await(s.most)
+		if open, ok := l.(*admission.Listener); ok {
+			<-time.After(answerTime)
+			open.EndWrites(endTimeout)
+		}
+	}
+	return serveGRPC(ctx, l, drained, append(options, grpc.ChainStreamInterceptor(s.count)),
 		register)
 }
 

@@ -38,7 +38,7 @@ type Config struct {
 	Host devices.Host
 	// List executes a list command; nil: devices.List, with the program searched on PATH.
 	List func(ctx context.Context, command []string) ([]devices.Device, error)
-	// Program is the path of penstock, which is the engine sim.
+	// Program is the path of the penstock binary. The engine sim runs it as penstock sim.
 	Program string
 	// Installed are folders with the engines that penstock engines install has installed.
 	Installed []string

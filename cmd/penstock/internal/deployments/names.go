@@ -52,8 +52,8 @@ func (e *entry) good() *deployment.Plan {
 	return e.last.Gated(e.deployment)
 }
 
-// settleNames gives deployments the names of a version in this order, and returns those that get
-// none because another one owns a name.
+// settleNames gives deployments the names of a version in this order. It returns the deployments
+// that get none because another one owns a name.
 func (k *Keeper) settleNames(n names, ids []string, version func(*entry) *deployment.Plan) (beaten []string) {
 	plans := map[string]*deployment.Plan{}
 	for _, id := range ids {

@@ -32,7 +32,7 @@ type Process struct {
 	Keep bool
 }
 
-// Phase is what a process does.
+// Phase is a stage in the life of a process.
 type Phase int
 
 // The phases of a process.
@@ -55,7 +55,7 @@ func (p Phase) String() string {
 	return names[p]
 }
 
-// State is what is known about a process.
+// State describes a process at one moment.
 type State struct {
 	Name      string
 	Phase     Phase

@@ -73,6 +73,7 @@ func adopt(pid int, want string) *live {
 	ended, release := watch(pid, want)
 	if got, ok := identity(pid); !ok || got != want {
 		release()
+		_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil) // an earlier program of this process may have started it
 		return nil
 	}
 	return &live{pid: pid, identity: want, ended: ended, release: release}

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/statefile"
 )
 
-// record is what the next supervisor must know about a process. It has no argument and no variable.
+// record identifies a process for the next supervisor. It has no argument and no variable.
 type record struct {
 	Name      string        `json:"name"`
 	Hash      string        `json:"hash,omitempty"`
