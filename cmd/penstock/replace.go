@@ -102,7 +102,7 @@ func (s *service) replaceOnSignal(ctx context.Context, p replaceable) error {
 		p.log.Info("replaced in place", "gap", time.Since(s.replacement.earlier.Began).Round(time.Millisecond))
 	}
 	s.sockets.Drop() // the app has taken its own
-	for {
+	for attempt := 1; ; attempt++ {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -110,7 +110,8 @@ func (s *service) replaceOnSignal(ctx context.Context, p replaceable) error {
 		}
 		err := s.replace(ctx, p)
 		if errors.As(err, new(notReplaced)) {
-			p.log.Error("penstock is not replaced, and runs on", "error", err)
+			// Each signal has a result. The number keeps the log from dropping it as a repetition.
+			p.log.Error("penstock is not replaced, and runs on", "error", err, "attempt", attempt)
 			continue
 		}
 		if err != nil || ctx.Err() != nil {
@@ -128,6 +129,9 @@ func (s *service) replace(ctx context.Context, p replaceable) error {
 		return notReplaced{errors.New("the state folder takes no files: make it writable, and start penstock again")}
 	}
 	version, err := replace.Check(ctx, r.program)
+	if ctx.Err() != nil {
+		return nil
+	}
 	if err != nil {
 		return notReplaced{err}
 	}

@@ -24,7 +24,7 @@ import (
 const (
 	stateVariable = "PENSTOCK_REPLACES"
 	checkVariable = "PENSTOCK_REPLACE_CHECK"
-	checkTimeout  = 30 * time.Second
+	checkTimeout  = 10 * time.Second
 	mostOutput    = 4 << 10
 )
 
@@ -73,7 +73,10 @@ func Check(ctx context.Context, program string) (version string, err error) {
 	case ctx.Err() != nil:
 		return "", fmt.Errorf("%s does not end its check within %s", program, checkTimeout)
 	case err != nil:
-		return "", fmt.Errorf("%s: %w: %s", program, err, strings.TrimSpace(stderr.String()))
+		if text := strings.TrimSpace(stderr.String()); text != "" {
+			err = fmt.Errorf("%w: %s", err, text)
+		}
+		return "", fmt.Errorf("%s: %w", program, err)
 	}
 	version, ok := strings.CutPrefix(out.String(), checked)
 	if !ok {
