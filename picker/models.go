@@ -65,7 +65,7 @@ func (k *pick) listModels() bool {
 		return restricted == "" || p.config.Permits != nil && p.config.Permits(restricted, pool, model)
 	}
 	var asked []models.Pool
-	var stopped []models.Model
+	var deployed []models.Model
 	add := func(id objectid.Target, next models.Pool) {
 		if id.Member != "" { // an API key names a whole import
 			id = objectid.Target{Pool: id.Pool, Import: true}
@@ -82,7 +82,7 @@ func (k *pick) listModels() bool {
 	}
 	if pool != nil && !pool.Gateways && pool.Clusters == nil {
 		add(pool.ID, k.listedBy(pool, pool.servers(r.Subset)))
-		stopped = p.addStopped(stopped, pool, permits)
+		deployed = p.addDeployed(deployed, pool, permits)
 	}
 	for _, entry := range r.Pools[:min(len(r.Pools), maxRoutePools)] {
 		name, how := rulePool(entry)
@@ -92,10 +92,10 @@ func (k *pick) listModels() bool {
 			add(other.ID, other.gateways(r.Headers, how))
 		default:
 			add(other.ID, k.listedBy(other, other.servers(how.Get(poolSubset))))
-			stopped = p.addStopped(stopped, other, permits)
+			deployed = p.addDeployed(deployed, other, permits)
 		}
 	}
-	list := slices.DeleteFunc(slices.Concat(p.asks.models.List(k.ctx, asked), stopped),
+	list := slices.DeleteFunc(slices.Concat(p.asks.models.List(k.ctx, asked), deployed),
 		func(m models.Model) bool { return !permits("", m.ID) })
 	if len(list) == 0 && restricted == "" {
 		return false
@@ -107,9 +107,10 @@ func (k *pick) listModels() bool {
 	return true
 }
 
-// addStopped adds the model of a pool whose servers a request would start.
-func (p *Picker) addStopped(list []models.Model, pool *pool, permits func(pool, model string) bool) []models.Model {
-	if pool.accepts || p.config.OnDemand == nil || !permits(pool.ID.String(), "") {
+// addDeployed adds the model of a pool whose servers are started by requests, or for them. A server
+// that runs may list no model, or another name.
+func (p *Picker) addDeployed(list []models.Model, pool *pool, permits func(pool, model string) bool) []models.Model {
+	if p.config.OnDemand == nil || !permits(pool.ID.String(), "") {
 		return list
 	}
 	if demand, ok := p.config.OnDemand.Demand(pool.ID); ok && demand.Model != "" {

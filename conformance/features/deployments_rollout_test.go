@@ -132,3 +132,20 @@ func TestRollout_OneServerWithoutASpareDeviceWaitsForRecreate(t *testing.T) {
 	s.only("gpu-a", "gpu-a-0")
 	s.loses(end)
 }
+
+// Two deployments exchange their models. No request reaches a server of the other model, which
+// rejects it.
+func TestRollout_ExchangedModelsLoseNoRequest(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.deploy(with("pair"))
+	s.only("one", "first-0")
+	s.only("two", "second-0")
+	one, two := s.sends("one", 3), s.sends("two", 3)
+	s.write("deployments.yaml", with("pair"), swap("{name: one}", "{name: third}"),
+		swap("{name: two}", "{name: one}"), swap("{name: third}", "{name: two}"))
+	s.only("two", "first-1")
+	s.only("one", "second-1")
+	s.loses(one)
+	s.loses(two)
+}

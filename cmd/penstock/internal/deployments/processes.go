@@ -81,6 +81,7 @@ func (k *Keeper) processes() (out []engines.Process) {
 			delete(k.saved.Ports, name)
 		}
 	}
+	maps.DeleteFunc(k.saved.Served, func(name, _ string) bool { return !wanted[name] && k.states[name].PID == 0 })
 	k.applied = map[string]engines.Process{}
 	for _, p := range out {
 		k.applied[p.Name] = p
@@ -114,7 +115,7 @@ func (k *Keeper) want(e *entry, name string, n int, port uint16, program string)
 		if !runs {
 			delete(k.proven, name)
 		}
-		k.versions[name] = e.version
+		k.versions[name], k.saved.Served[name] = e.version, e.plan.ServedName
 		return k.process(e, n, s, program), true
 	case !e.old[n] && !runs && (e.missing != "" || e.env.waits != "" || a.waits != "" || !known):
 		return p, false
@@ -187,7 +188,7 @@ func (k *Keeper) servers(id string, e *entry) (out []deployment.Server) {
 		name := ProcessName(id, n)
 		if _, retires := e.retiring[n]; k.states[name].Phase == engines.Running {
 			out = append(out, deployment.Server{Replica: n, Host: host, Port: k.saved.Ports[name],
-				Draining: retires || e.closing != ""})
+				Draining: retires || e.closing != "" || k.renamed(e, name)})
 		}
 	}
 	return out

@@ -68,7 +68,7 @@ func (k *Keeper) choose(id string, e *entry, program string, live []int) {
 	r.old, r.surge, r.spare = map[int]bool{}, -1, ""
 	r.version = k.process(e, 0, deployment.Server{Host: host}, program).Hash()
 	maps.DeleteFunc(r.retiring, func(n int, _ retiree) bool { return !slices.Contains(live, n) })
-	var olds, news, ending []int
+	var olds, news, ending, renamed []int
 	for _, n := range live {
 		name := ProcessName(id, n)
 		switch t, retires := r.retiring[n]; {
@@ -78,6 +78,9 @@ func (k *Keeper) choose(id string, e *entry, program string, live []int) {
 			ending = append(ending, n)
 		case k.current(e, name, n, program):
 			news = append(news, n)
+		case k.proven[name] && k.renamed(e, name):
+			r.old[n], renamed = true, append(renamed, n)
+			r.retire(n)
 		case k.proven[name]:
 			r.old[n], olds = true, append(olds, n)
 		default:
@@ -85,8 +88,8 @@ func (k *Keeper) choose(id string, e *entry, program string, live []int) {
 		}
 	}
 	unready := func(n int) bool { return !k.serves(ProcessName(id, n)) }
-	r.changing = len(olds)+len(ending) > 0 || r.changing && slices.ContainsFunc(news, unready)
-	r.instances = slices.Concat(olds, news)
+	r.changing = len(olds)+len(renamed)+len(ending) > 0 || r.changing && slices.ContainsFunc(news, unready)
+	r.instances = slices.Concat(olds, renamed, news)
 	k.replace(id, e, olds, news, func() int {
 		for n := 0; ; n++ {
 			if !slices.Contains(r.instances, n) && !slices.Contains(ending, n) {
@@ -96,6 +99,13 @@ func (k *Keeper) choose(id string, e *entry, program string, live []int) {
 		}
 	})
 	slices.Sort(r.instances)
+}
+
+// renamed reports whether a server was started with another name of the model. It rejects requests
+// for the new name, which the route has at once, so it gets none and ends without a replacement.
+func (k *Keeper) renamed(e *entry, name string) bool {
+	served := k.saved.Served[name]
+	return served != "" && served != e.plan.ServedName
 }
 
 // serves reports whether a server is ready.

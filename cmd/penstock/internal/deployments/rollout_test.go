@@ -107,6 +107,43 @@ func TestRollout_AFailingVersionStopsThereAndCanBeUndone(t *testing.T) {
 	})
 }
 
+// A route has its new name at once, and a server of the former name rejects requests for it.
+func TestRollout_ServersOfAnotherNameGetNoRequests(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "deployments.json")
+	renamed := strings.Replace(sim, "qwen", "other", 1)
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, file)
+		g := follow(r)
+		r.deploy("qwen", sim)
+		r.engines.set("default/qwen/0", running)
+		synctest.Wait()
+		g.begin("default/qwen")
+		r.apply(put(t, "qwen", renamed)...)
+		if n := r.accepting("qwen"); n != 0 {
+			t.Errorf("in the revision of the change: got %d servers that get requests, want 0", n)
+		}
+		synctest.Wait()
+		if got := r.wants(); got != "0 1" {
+			t.Fatalf("got processes %s, want 0 until its request ends, and 1", got)
+		}
+		resumed := make(chan error, 1)
+		go func() { resumed <- r.Resume(t.Context(), target("default/qwen")) }()
+		synctest.Wait()
+		if len(resumed) > 0 {
+			t.Error("a request for the new name does not wait for a server that has it")
+		}
+		r.engines.set("default/qwen/1", running)
+		if err := <-resumed; err != nil || r.accepting("qwen") != 1 {
+			t.Errorf("got %v with %d servers, want 1", err, r.accepting("qwen"))
+		}
+		g.end("default/qwen")
+		time.Sleep(time.Minute)
+		if got := r.wants(); got != "1" {
+			t.Errorf("got processes %s, want 1 alone", got)
+		}
+	})
+}
+
 func TestRollout_WithoutASpareOneEndsAfterAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

@@ -21,6 +21,8 @@ type saved struct {
 
 	// Models are the models of deployments that name a registry.
 	Models map[string]pin `json:"models,omitempty"`
+	// Served has the name in requests that each process was started with.
+	Served map[string]string `json:"served,omitempty"`
 	// Names are the deployments that own the names of models and adapters in requests, by claim.
 	Names map[string]string `json:"names,omitempty"`
 
@@ -46,6 +48,9 @@ func load(path string, log *slog.Logger) saved {
 	}
 	if s.Devices == nil {
 		s.Devices = map[string]held{}
+	}
+	if s.Served == nil {
+		s.Served = map[string]string{}
 	}
 	if s.Stopped == nil {
 		s.Stopped = map[string]stopped{}
