@@ -161,6 +161,25 @@ func TestDeployment_AMistakeNamesTheFieldAndTheRestServes(t *testing.T) {
 	}
 }
 
+func TestDeployment_ARequestForAnotherTaskGetsThePath(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.deploy(with("embeds"))
+	for host, model := range map[string]string{"": "beside", "embeds.example": "alone"} {
+		want := "no route for model " + model + " at this path: it serves text-embedding at /v1/embeddings"
+		s.Eventually("the answer names the task and the path", func() error {
+			req, err := request(s.Context(), s.url("/"), strings.Replace(question, "llama", model, 1))
+			if err != nil {
+				return err
+			}
+			req.Host = host
+			got, err := do(http.DefaultClient, req)
+			found := got.status == http.StatusNotFound && strings.Contains(got.body, want)
+			return errors.Join(err, because(found, got.body))
+		})
+	}
+}
+
 var curl = regexp.MustCompile(`(?m)^  (curl .*)$`)
 
 func TestRun_StartsAModelWithoutFiles(t *testing.T) {

@@ -135,6 +135,11 @@ func noModel(vh *model.VirtualHost) *routev3.Route {
 			text += fmt.Sprintf(" and %d more", more)
 		}
 	}
+	return without(text)
+}
+
+// without returns a route that has no backend. Its answer ends with a text.
+func without(text string) *routev3.Route {
 	return &routev3.Route{
 		Name: noModelRoute,
 		Match: &routev3.RouteMatch{
@@ -142,7 +147,7 @@ func noModel(vh *model.VirtualHost) *routev3.Route {
 			DynamicMetadata: []*matcherv3.MetadataMatcher{scanned(false)},
 		},
 		Metadata: &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{
-			noModelRoute: {Fields: map[string]*structpb.Value{"models": structpb.NewStringValue(text)}},
+			noModelRoute: textOf(text),
 		}},
 		Action: nowhere(),
 	}

@@ -61,8 +61,7 @@ func (b *builder) encoded(host *routev3.VirtualHost, owners []report.Ref) (*Enco
 func (b *builder) routes(vh *model.VirtualHost) []*routev3.Route {
 	var routes []*routev3.Route
 	scans := map[string]bool{}
-	for i := range vh.Routes {
-		r := &vh.Routes[i]
+	addScan := func(r *model.Route) {
 		if scan := b.scanRoute(vh, r); scan != nil {
 			match, err := resource.Marshal(scan.Match)
 			if err != nil {
@@ -75,6 +74,10 @@ func (b *builder) routes(vh *model.VirtualHost) []*routev3.Route {
 				routes = append(routes, scan)
 			}
 		}
+	}
+	for i := range vh.Routes {
+		r := &vh.Routes[i]
+		addScan(r)
 		for _, own := range b.route(vh, r) {
 			hoistReason(own)
 			b.gateRoute(vh, own, gateOf{policies: r.Gates, reaches: r.Reaches, lists: lists(r, own),
@@ -89,9 +92,14 @@ func (b *builder) routes(vh *model.VirtualHost) []*routev3.Route {
 			b.gateRoute(vh, list, gateOf{policies: vh.Gates, reaches: reachesAny(vh), lists: true})
 			routes = append(routes, list)
 		}
-		none := noModel(vh)
-		b.gateRoute(vh, none, gateOf{policies: vh.Gates})
-		routes = append(routes, none)
+		tasks := modelTasks(vh)
+		for _, r := range unscanned(vh, tasks) {
+			addScan(r)
+		}
+		for _, none := range append(otherPaths(tasks), noModel(vh)) {
+			b.gateRoute(vh, none, gateOf{policies: vh.Gates})
+			routes = append(routes, none)
+		}
 		holdScanned(routes)
 	}
 	return routes
