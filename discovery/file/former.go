@@ -86,7 +86,9 @@ func (r *Reader) withFormer(dirty []report.Ref) []report.Ref {
 		}
 	}
 	for ref := range r.former {
-		now[ref] = now[ref] // a policy that is gone has none
+		if _, there := now[ref]; !there { // the policy is gone
+			now[ref] = nil
+		}
 	}
 	for _, ref := range slices.SortedFunc(maps.Keys(now), report.Ref.Compare) {
 		former := now[ref]
