@@ -146,7 +146,6 @@ func TestFrozen_SecondProcessHasTheLimits(t *testing.T) {
 	s.learns(servers)
 	other.serve()
 	other.logged("connected to a peer")
-	s.streams(80) // meanwhile the peer sends its limits
 	s.kill()
 	other.answers("/", http.StatusOK)
 	servers[0].frozen.Store(true)

@@ -31,7 +31,7 @@ func TestExternalPicker_FrozenCostsSecondsAndThenTheFailureModeCounts(t *testing
 			for range 2 {
 				picker.penstock.Signal(syscall.SIGSTOP)
 				s.atOnce(4, func(got reply, took time.Duration) bool {
-					// Envoy answers 504 if the call's time ends first, and 503 if its connection does.
+					// 504: the time of the call ended before its connection did
 					return (got.status == then || got.status == http.StatusServiceUnavailable ||
 						got.status == http.StatusGatewayTimeout) && took < frozenCost
 				})
