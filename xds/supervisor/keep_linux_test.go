@@ -43,14 +43,14 @@ func TestKeep_EnvoyStaysUnlessItWouldBeStartedDifferently(t *testing.T) {
 	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	var out syncedText
+	var out *syncedText
 	now := make(chan struct{})
 	close(now)
 	envoy := func(change func(*EnvoyConfig)) *Envoy {
 		t.Helper()
-		out = syncedText{}
+		out = &syncedText{} // the earlier one may still get lines
 		cfg := EnvoyConfig{Envoy: script, version: "1.40.0", Gateway: "default/gw", Bootstrap: []byte("{}"),
-			Dir: filepath.Join(dir, "d"), Now: now, Log: slog.New(slog.NewTextHandler(&out, nil))}
+			Dir: filepath.Join(dir, "d"), Now: now, Log: slog.New(slog.NewTextHandler(out, nil))}
 		change(&cfg)
 		e, err := NewEnvoy(cfg)
 		if err != nil {
@@ -76,6 +76,9 @@ func TestKeep_EnvoyStaysUnlessItWouldBeStartedDifferently(t *testing.T) {
 		if kept.Stderr, err = ports.Duplicate(child.stderr); err != nil {
 			t.Fatal(err)
 		}
+		if err := child.stderr.Close(); err != nil { // the earlier program reads no log anymore
+			t.Fatal(err)
+		}
 		next := envoy(func(cfg *EnvoyConfig) { c.change(cfg); cfg.kept = &kept })
 		adopted := next.adopt()
 		switch {
@@ -85,7 +88,7 @@ func TestKeep_EnvoyStaysUnlessItWouldBeStartedDifferently(t *testing.T) {
 			poll.Until(t, "its log is read", func() bool { return strings.Contains(out.String(), "turns") })
 			next.stop(adopted)
 		case adopted != nil || !strings.Contains(out.String(), c.want):
-			t.Errorf("got %+v and the log %s, want %q", adopted, &out, c.want)
+			t.Errorf("got %+v and the log %s, want %q", adopted, out, c.want)
 		}
 		if err := syscall.Kill(child.pid, 0); !errors.Is(err, syscall.ESRCH) && !zombie(child.pid) {
 			t.Errorf("process %d: got %v, want it ended", child.pid, err)

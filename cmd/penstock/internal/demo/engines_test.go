@@ -18,17 +18,16 @@ import (
 
 // A request that fails during a change must fail the step, which counts requests.
 func TestDemo_FailedRequestDuringAChangeFails(t *testing.T) {
-	var n, broken atomic.Int64 // number of requests; number of the one that fails
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("x-served-by", "qwen-0")
-		if n.Add(1) == broken.Load() {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-		_, _ = io.WriteString(w, "busy")
-	}))
-	defer server.Close()
-	load := func() (served map[string]int, err error) {
-		n.Store(0)
+	load := func(broken int64) (served map[string]int, err error) {
+		var n atomic.Int64
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("x-served-by", "qwen-0")
+			if n.Add(1) == broken {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+			_, _ = io.WriteString(w, "busy")
+		}))
+		defer server.Close()
 		d := &show{page: page{w: io.Discard}, ctx: t.Context(), http: server.Client(), url: server.URL}
 		err = try(func() {
 			served, _ = d.load(question("qwen", "Hello", 0), func(by string) string { return by }, func() {
@@ -37,11 +36,10 @@ func TestDemo_FailedRequestDuringAChangeFails(t *testing.T) {
 		})
 		return served, err
 	}
-	if served, err := load(); err != nil || served["qwen-0"] < 16 {
+	if served, err := load(0); err != nil || served["qwen-0"] < 16 {
 		t.Errorf("without a failure: got %v %v, want at least 16 answers of qwen-0", served, err)
 	}
-	broken.Store(5)
-	if _, err := load(); err == nil || !strings.Contains(err.Error(), "1 requests failed, the first: 503 busy") {
+	if _, err := load(5); err == nil || !strings.Contains(err.Error(), "1 requests failed, the first: 503 busy") {
 		t.Errorf("with a failure: got %v, want it", err)
 	}
 }
