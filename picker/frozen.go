@@ -8,6 +8,7 @@ import (
 	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/extproc"
+	"github.com/penstock-project/penstock/picker/schedule"
 )
 
 // A server that freezes before it sends headers delays a stream by at most the server's
@@ -74,17 +75,17 @@ func (k *pick) limitHeaders(a *extproc.Answer) {
 		return
 	}
 	next := &k.ranked[1]
-	if !k.ranked[0].Trial && (next.Suspect() || k.pool.storm.raging(now) || busy(next.Endpoint, now)) {
+	if !k.ranked[0].Trial && (next.Suspect() || k.pool.storm.raging(now) || busy(next, now)) {
 		limit = endpoint.MaxHeadersLimit
 	}
 	a.HeadersLimit = limit
 	k.lease.LimitHeaders(limit)
 }
 
-func busy(e *endpoint.Endpoint, now endpoint.Moment) bool {
+func busy(c *schedule.Candidate, now endpoint.Moment) bool {
 	var s endpoint.State
-	e.ReadState(&s, now)
-	return s.Fresh && s.Queue >= busyQueue || s.Reading >= busyReading
+	c.Endpoint.ReadState(&s, now)
+	return s.Fresh && s.Queue >= busyQueue || s.Backlog(c.Rate) >= busyReading
 }
 
 func (p *Picker) exceeds(lease *endpoint.Lease, e accesslog.Entry, passed bool, now time.Time) {

@@ -144,6 +144,7 @@ type State struct {
 	Unread    int64 `json:"unread,omitempty"`
 	Confirmed int64 `json:"-"`
 	// Reading is the estimated time, in seconds, until the server has read all prompts sent to it.
+	// While requests overlap, its errors add up; see Backlog.
 	Reading float64 `json:"-"`
 	// Rate is the prefill rate in tokens a second, 0 if unknown. RateFrom is its source.
 	Rate     float64    `json:"rate,omitempty"`
@@ -161,6 +162,15 @@ type State struct {
 	Prompt float64 `json:"-"`
 	// Evicts is prefix.Server.Evicts; 0 if unknown.
 	Evicts float64 `json:"-"`
+}
+
+// Backlog returns the estimated time, in seconds, until the server has read all prompts sent to it:
+// at most the time that it needs for the unread ones, at this rate in tokens a second.
+func (s *State) Backlog(rate float64) float64 {
+	if s.Unread <= 0 || rate <= 0 {
+		return 0
+	}
+	return min(max(s.Reading, float64(s.Confirmed)/2/rate), float64(s.Unread)/rate)
 }
 
 // Moment is nanoseconds since the process started, by the monotonic clock.

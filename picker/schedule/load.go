@@ -153,9 +153,7 @@ func (l *load) of(r *Request, s *endpoint.State, c *Candidate) (p parts) {
 		c.evicts = evicts
 	}
 	p.inFlight = PerRequest * float64(s.InFlight)
-	if s.Unread > 0 {
-		p.backlog = min(max(s.Reading, float64(s.Confirmed)/2*perToken), float64(s.Unread)*perToken)
-	}
+	p.backlog = s.Backlog(c.Rate)
 	// c.measure is false while requests queue: with a queue of other clients, or a longer queue of
 	// this picker than assumed, a server looks slow.
 	known := r.Responses && c.Endpoint.FirstEventIsEarly()
