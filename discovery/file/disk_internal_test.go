@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -226,4 +227,32 @@ func TestFolder_StuckReadIsNoticed(t *testing.T) {
 			t.Errorf("got %v, stuck after its end: %v; want no error, false", err, r.Stuck())
 		}
 	})
+}
+
+// A first start fails at a file that may not be read: it may hold a policy that nothing else knows.
+// Later starts go on with what was read before.
+func TestDisk_FirstStartNeedsPermissionToReadAll(t *testing.T) {
+	dir, state := folderOf(t, map[string]string{"a.yaml": gatewayNamed("a"), "b.yaml": gatewayNamed("b")}), t.TempDir()
+	start := func(denied string) error {
+		r, err := New(Config{Paths: []string{dir}, Store: store.New(), StateDir: state})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.disk.read = func(path string) ([]byte, error) {
+			if filepath.Base(path) == denied {
+				return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrPermission}
+			}
+			return readRegular(path)
+		}
+		return r.Load(t.Context())
+	}
+	want := filepath.Join(dir, "b.yaml") + " cannot be read: permission denied; it may hold an AccessPolicy"
+	if err := start("b.yaml"); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+	for _, denied := range []string{"", "b.yaml"} {
+		if err := start(denied); err != nil {
+			t.Errorf("denied %q: got %v, want a start", denied, err)
+		}
+	}
 }

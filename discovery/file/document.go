@@ -52,6 +52,7 @@ type mistake struct {
 	line     int // relative to the document's first line
 	first    int // the line of a duplicate key's first occurrence, from 1 within the document; else 0
 	broken   bool
+	denied   bool // a file or folder that penstock is not permitted to read
 	field    string
 	problem  string
 	fix      string

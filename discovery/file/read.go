@@ -125,7 +125,7 @@ func (r *Reader) list() (found, lost []string, problems []mistake) {
 			lost = append(lost, path)
 			problems = append(problems,
 				mistake{severity: report.Error, problem: fmt.Sprintf("%s cannot be read: %s", path, clean(err)),
-					fix: fix})
+					fix: fix, denied: errors.Is(err, fs.ErrPermission)})
 		}}
 	for _, root := range r.roots {
 		info, err := r.disk.stat(root.path)
@@ -145,6 +145,22 @@ func (r *Reader) list() (found, lost []string, problems []mistake) {
 		}
 	}
 	return slices.Sorted(maps.Keys(seen)), lost, problems
+}
+
+// permitted returns an error for a file or folder that penstock is not permitted to read. It may hold
+// an AccessPolicy, of which nothing is known, so its targets would be open.
+func permitted(fresh []*source, problems []mistake) error {
+	for _, p := range problems {
+		if p.denied {
+			return fmt.Errorf("%s; it may hold an AccessPolicy: %s", p.problem, p.fix)
+		}
+	}
+	for _, src := range fresh {
+		if p := src.unusable; p != nil && p.denied {
+			return fmt.Errorf("%s %s; it may hold an AccessPolicy: %s", src.path, p.problem, p.fix)
+		}
+	}
+	return nil
 }
 
 func hidden(name string) bool {
@@ -191,7 +207,7 @@ func (r *Reader) open(paths []string, forced bool, n changes) (any bool) {
 		}
 		if err != nil {
 			src.unusable = &mistake{severity: report.Error, problem: "cannot be read: " + clean(err),
-				fix: "make it readable for penstock, or move it out of the folder"}
+				fix: "make it readable for penstock, or move it out of the folder", denied: errors.Is(err, fs.ErrPermission)}
 		} else if ok {
 			src.docs = split(text)
 			for i, doc := range src.docs {

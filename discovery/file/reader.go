@@ -153,7 +153,8 @@ func New(cfg Config) (*Reader, error) {
 func (r *Reader) Synced() <-chan struct{} { return r.synced }
 
 // Load reads everything once. It fails if a path cannot be read at all, or if the store fails.
-// Mistakes in files are reported instead.
+// Mistakes in files are reported instead. With a StateDir that has no object yet, it also fails if a
+// file cannot be read for lack of permission.
 func (r *Reader) Load(ctx context.Context) error {
 	for _, root := range r.roots {
 		if err := Exist(root.path); err != nil {
@@ -192,6 +193,11 @@ func (r *Reader) sync(ctx context.Context, next nextChanges) error {
 	fresh, gone, problems := r.gather(next)
 	if ctx.Err() != nil {
 		return fmt.Errorf("configuration: %w", ctx.Err())
+	}
+	if !r.loaded && r.cfg.StateDir != "" && len(r.kept) == 0 {
+		if err := permitted(fresh, problems); err != nil {
+			return fmt.Errorf("configuration: %w", err)
+		}
 	}
 	if err := r.readAll(ctx, fresh); err != nil {
 		return err
