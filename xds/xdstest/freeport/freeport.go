@@ -1,38 +1,77 @@
 package freeport
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"sync"
 )
 
 const (
-	lowest = 10000
-	count  = 20000
+	lowest  = 10000
+	blocks  = 100
+	inBlock = 200
 )
 
-// Find returns a port of 127.0.0.1 without a listener. It fails if 100 random ports are taken.
+// block is the block of ports from which this process chooses. The process listens on the first port
+// while it runs, so that no other process takes the block.
+var block struct {
+	mu    sync.Mutex
+	first net.Listener
+	full  []net.Listener // first ports of former blocks, which have no port left
+	last  int            // the port chosen last
+}
+
+// Find returns a port of 127.0.0.1 without a listener. It fails if no block has one.
 func Find() (int, error) {
 	l, err := Listen()
 	if err != nil {
 		return 0, err
 	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
+	return portOf(l), l.Close()
 }
 
 // Listen is like Find, but holds the port until the caller closes the listener.
 func Listen() (net.Listener, error) {
-	for range 100 {
-		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", lowest+rand.IntN(count))); err == nil {
-			return l, nil
+	block.mu.Lock()
+	defer block.mu.Unlock()
+	for range blocks {
+		if block.first == nil && !takeBlock() {
+			break
+		}
+		for range inBlock - 1 {
+			first := portOf(block.first)
+			if block.last++; block.last >= first+inBlock {
+				block.last = first + 1
+			}
+			if l, err := listen(block.last); err == nil {
+				return l, nil
+			}
+		}
+		block.full, block.first = append(block.full, block.first), nil
+	}
+	return nil, fmt.Errorf("no free port of 127.0.0.1 from %d to %d", lowest, lowest+blocks*inBlock-1)
+}
+
+// block.mu is held.
+func takeBlock() bool {
+	for _, n := range rand.Perm(blocks) {
+		if l, err := listen(lowest + n*inBlock); err == nil {
+			block.first, block.last = l, portOf(l)
+			return true
 		}
 	}
-	return nil, errors.New("no free port: 100 ports of 127.0.0.1 in a row are taken")
+	return false
 }
+
+func listen(port int) (net.Listener, error) {
+	return net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+}
+
+func portOf(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }
 
 // Free reports whether no process listens on a port of 127.0.0.1.
 func Free(port int) bool {
-	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	l, err := listen(port)
 	return err == nil && l.Close() == nil
 }

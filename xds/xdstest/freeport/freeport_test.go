@@ -34,3 +34,14 @@ func TestFind_PortIsFree(t *testing.T) {
 	}
 	l.Close()
 }
+
+func TestFind_ChosenPortsDiffer(t *testing.T) {
+	chosen := map[int]bool{}
+	for range 150 {
+		port, err := freeport.Find()
+		if err != nil || chosen[port] {
+			t.Fatalf("port %d, error %v: want a port that was not chosen before", port, err)
+		}
+		chosen[port] = true
+	}
+}
