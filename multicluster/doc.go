@@ -8,7 +8,7 @@
 //	federation   members exchange exports
 //	imports      members' exports, as objects that translation reads
 //	selection    which cluster of an import a request goes to
-//	set          a cluster's part in its set: connects the packages above to a process
+//	set          connects the packages above to a process: this cluster's membership in its set
 //	hub          penstock hub: reads and writes members' API servers; hub/decide: what it writes
 //	traffic      state of the traffic between clusters: load, failback, attempts, parents
 package multicluster

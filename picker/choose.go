@@ -35,10 +35,10 @@ func (k *pick) byStrategy() bool {
 	return k.choose(k.pool.strategy)
 }
 
-// amongHolders ranks only endpoints that have the model, and returns whether that rank decides. It
-// returns false if no endpoint lacks the model. It returns true if one of the ranked endpoints can
-// serve the request. If all of them are full or suspect, it returns true only if the endpoints that
-// lack the model are known to answer 404.
+// amongHolders ranks only the endpoints that have the request's model. It returns true if the pick
+// must use this rank, and false if the caller must rank all endpoints: because no endpoint lacks
+// the model, or because every endpoint with the model is full or suspect. In the latter case it
+// still returns true if the endpoints without the model are known to answer 404.
 func (k *pick) amongHolders(s *schedule.Strategy, allowed func(*endpoint.Endpoint) bool) bool {
 	if k.lacking == nil {
 		return false

@@ -18,14 +18,14 @@ import (
 // Chooser chooses among the clusters of imports. It is safe for concurrent use.
 type Chooser interface {
 	SetClusters(pool objectid.Target, c *Clusters)
-	// Choose appends the ranked clusters of a pool to out, best first. If charged is set, the first
-	// cluster is charged with the request until the Charge ends.
+	// Choose appends the ranked clusters of an import to out, best first. If charged is set, the
+	// load of the first cluster includes the request until Charge.End.
 	Choose(pool objectid.Target, p ClusterPrompt, charged bool, out []ClusterCost) (ranked []ClusterCost, charge Charge)
 	// Sender returns this process's name for the clusters' pickers.
 	Sender() string
 }
 
-// Charge is a request that is charged to the first cluster of its pick.
+// Charge is a request that counts in the load of its pick's first cluster.
 type Charge interface {
 	FirstByte(after time.Duration)
 	// Declined means that the first cluster does not serve the request.
@@ -33,7 +33,7 @@ type Charge interface {
 	End()
 }
 
-// ClusterPrompt describes a request. Its Chain is valid during the call.
+// ClusterPrompt describes a request to Chooser.Choose. Chain is valid only during that call.
 type ClusterPrompt struct {
 	Tokens int
 	Chain  prefix.Chain
@@ -64,7 +64,8 @@ type ClusterCost struct {
 	Cached  int  `json:"cached,omitempty"` // tokens of the prompt that the cluster got before
 }
 
-// SenderHeader holds the Sender of the process that chose this cluster.
+// SenderHeader is the request header with the name (Chooser.Sender) of the picker process in
+// another cluster that chose this cluster.
 const SenderHeader = "penstock-peer-sender"
 
 // Gateways remove these headers from clients' requests, and from requests to model servers.
@@ -163,7 +164,7 @@ func (k *pick) rankClusters(stay string) {
 	}
 }
 
-// isGRPC excludes gRPC-Web, as Envoy does.
+// isGRPC returns false for gRPC-Web, as Envoy does.
 func isGRPC(contentType []byte) bool {
 	after, ok := bytes.CutPrefix(bytes.ToLower(contentType), []byte("application/grpc"))
 	return ok && (len(after) == 0 || after[0] == '+' || after[0] == ';')
@@ -211,13 +212,13 @@ type charged struct {
 	moved func(served string) // called when another hop serves; nil without a session
 }
 
-// If another hop serves the request, the first cluster has declined it: hops never move a request
-// that a model server has begun.
+// Follow reads an access log entry of the request. If another hop serves the request, the first
+// cluster declined it: Envoy never retries a request that a model server has begun.
 func (c *charged) Follow(e accesslog.Entry) {
 	switch {
 	case e.Served != "" && e.Served != c.hop:
 		if c.moved != nil {
-			// Once, because the session may move again before a later entry.
+			// Only the first entry moves the session: a later request may have moved it again.
 			c.once.Do(func() { c.moved(e.Served) })
 		}
 		c.Declined()
@@ -251,7 +252,8 @@ func anotherTakes(r *extproc.Request) bool {
 }
 
 // Waiting returns how long another cluster's request would wait at a pool, and how many blocks of
-// prompts its servers cache. ok is false unless this picker picks from the pool by strategy "load".
+// prompts the pool's servers cache. ok is false unless this picker picks from the pool with the
+// strategy "load".
 func (p *Picker) Waiting(id objectid.Pool) (w schedule.Wait, capacity int, ok bool) {
 	pool := p.pools.now.Load().byName[id.String()]
 	if pool == nil || pool.Relay != nil || pool.Gateways || pool.Clusters != nil {

@@ -40,20 +40,20 @@ type Config struct {
 	Recording *recording.File
 	// Troubles receives failures. Without it, idle pools are not watched.
 	Troubles Troubles
-	// HeldBodies bounds the bodies held for picks, in bytes for all streams; 0 means
-	// extproc.DefaultBodies. Calls from other clusters have a separate bound, a quarter of
-	// HeldBodies.
+	// HeldBodies bounds the request bodies in memory during picks, in bytes for all streams
+	// together; 0 means extproc.DefaultBodies. Calls from other clusters have a separate bound of a
+	// quarter of HeldBodies.
 	HeldBodies int64
 	// KVEvents accepts model servers that publish KV events; may be nil.
 	KVEvents net.Listener
 	// Peers are the pickers of other processes for the same gateways; may be nil.
 	Peers Peers
-	// A pick that may take an endpoint's last slot waits until Peers count its request. Settle
-	// bounds this wait; 0 means 100 ms.
+	// Settle bounds how long a pick that may take an endpoint's last slot waits until Peers count
+	// the pick's request; 0 means 100 ms.
 	Settle time.Duration
-	// EndWait bounds how long a pick waits for the end of another request before its pool counts as
-	// full, or before chwbl passes over the key's endpoint; 0 means 15 ms. Access logs arrive every
-	// 5 ms (translator/envoy, feedbackInterval), and from peers 2 ms later.
+	// EndWait bounds how long a pick waits for another request to end if its pool is full, or if
+	// the endpoint of its key in the strategy "chwbl" is full; 0 means 15 ms. Envoys send access
+	// logs every 5 ms (translator/envoy, feedbackInterval); peers forward them 2 ms later.
 	EndWait time.Duration
 	// Callers identifies callers; nil admits all.
 	Callers Callers
@@ -66,16 +66,19 @@ type Config struct {
 	// Permits reports whether API keys permit a pool (an objectid.Target) or a model; nil permits
 	// nothing.
 	Permits func(keys, pool, model string) bool
-	// Watches ends open requests once their keys no longer grant access; nil denies all requests
-	// that need watching.
+	// Watches ends open requests once their API keys no longer grant access. If Watches is nil,
+	// requests that need this supervision are denied.
 	Watches extproc.Watches
-	// Believes reports whether a member may state the callers of its picks; nil believes none.
+	// Believes reports whether a member of the cluster set may name the callers of its requests;
+	// nil means that no member may.
 	Believes func(member string) bool
-	// Keyed means that this cluster's Gateways send keys. Calls without a key come from elsewhere.
+	// Keyed means that this cluster's Gateways send keys, so a call without a key is not from one
+	// of them.
 	Keyed bool
 	// Chooser chooses among the clusters of imports; nil without Pool.Clusters.
 	Chooser Chooser
-	// Learner is called before a relayed pick is answered; may be nil.
+	// Learner delivers a remote picker's endpoints to Envoy before the pick is answered; may be
+	// nil.
 	Learner  Learner
 	Protocol Protocol
 	// Addresses may be nil.
@@ -110,21 +113,21 @@ func (c Config) withDefaults() Config {
 type Callers interface {
 	Gateway(context.Context) string
 	Member(context.Context) string
-	// Exported reports whether a member may pick from a pool. "" stands for clusters whose
-	// connections prove no member.
+	// Exported reports whether a member of the cluster set may pick from a pool. The member is ""
+	// if the caller's connection does not authenticate a member.
 	Exported(pool objectid.Target, member string) bool
 }
 
 // Reports receives facts from the access logs of gateways. It must not block.
 type Reports interface {
-	// Forward receives entries with a lease of another picker.
+	// Forward receives access log entries whose lease another picker opened.
 	Forward(accesslog.Entry)
 	Attempt(accesslog.Attempt)
-	// Used receives the requests that a gate decided, each exactly once.
+	// Used receives each request that a gate allowed or denied, exactly once.
 	Used([]accesslog.Used)
 }
 
-// Sharing receives facts for the pickers of other processes. It must not block.
+// Sharing publishes facts to the pickers of other processes. Its methods must not block.
 type Sharing interface {
 	// Sent must not keep the Chain.
 	Sent(Sent)
@@ -132,10 +135,11 @@ type Sharing interface {
 	Page(addr netip.AddrPort, page uint64, r endpoint.Reading)
 }
 
-// Observer receives the prompts that picks sent. It must neither block nor keep the Chain.
+// Observer receives the prompts that picks sent to servers. Sent must neither block nor keep the
+// Chain.
 type Observer interface{ Sent(Sent) }
 
-// Stops delays picks after a pause of this process.
+// Stops delays picks after this process was paused, until it has read the changes that it missed.
 type Stops interface {
 	// Behind returns how long a new pick waits for missed changes.
 	Behind(now time.Time) time.Duration
@@ -151,8 +155,8 @@ type Troubles interface {
 	// Unserved receives a pool without a serving server, and the zero value when a server serves
 	// again or the pool is removed.
 	Unserved(pool objectid.Target, u Unserved)
-	// Changed receives the servers of a pool that stopped serving or serve again, unless the pool
-	// is unserved.
+	// Changed receives the servers that stopped serving or serve again in a pool with at least one
+	// serving server.
 	Changed(pool objectid.Target, c Change)
 }
 
@@ -182,14 +186,15 @@ func (discarded) RelayFailed(objectid.Target, RelayFailure) {}
 func (discarded) Unserved(objectid.Target, Unserved)        {}
 func (discarded) Changed(objectid.Target, Change)           {}
 
-// Protocol configures gateways that Penstock does not configure.
+// Protocol adapts the picker to gateways that Penstock does not configure.
 type Protocol struct {
 	extproc.Names
-	// Duplex assumes FULL_DUPLEX_STREAMED for gateways that do not send their mode.
+	// Duplex assumes the body mode FULL_DUPLEX_STREAMED for gateways that do not send their body
+	// mode.
 	Duplex bool
 	// Upstream registers metrics with the names of llm-d's EPP.
 	Upstream bool
-	// OnePool makes health checks fail while there is no default pool.
+	// OnePool makes gRPC health checks fail while there is no default pool.
 	OnePool bool
 	// IgnoreSubset ignores the gateway's subset hint.
 	IgnoreSubset bool
@@ -210,15 +215,15 @@ type Sent struct {
 	Slots   int    // number of the server's slots for adapters
 }
 
-// Session is the place of a session or of a stored response.
+// Session names the server or cluster that has a session or a stored response.
 type Session struct {
 	Pool objectid.Target `json:"p"`
 	ID   uint64          `json:"i"` // schedule.Session.ID
 	At   netip.AddrPort  `json:"a"`
-	// Cluster replaces At for an import.
+	// Cluster is set instead of At if the pool is an import.
 	Cluster string `json:"c,omitempty"`
-	// Response is set, instead of ID, for a stored response. Served then names its server, instead
-	// of At.
+	// Response is set instead of ID for a stored response. Served, instead of At, is then the
+	// address of the response's server.
 	Response request.ResponseID `json:"r,omitzero"`
 	Served   string             `json:"s,omitempty"`
 	Client   uint64             `json:"l,omitempty"`
@@ -231,8 +236,8 @@ type Peers interface {
 	// Alive reports whether the picker with this Owner exists. If it has ended, the picker that
 	// receives its access log entries counts its requests.
 	Alive(owner string) bool
-	// Order returns the number of other pickers, and whether this picker is the first by their
-	// common order.
+	// Order returns the number of other pickers, and whether this picker is the first of all in an
+	// order on which all agree.
 	Order() (others int, first bool)
 	// Settle returns once the other pickers count this process's requests in flight, or ctx ends.
 	Settle(ctx context.Context)
@@ -257,40 +262,43 @@ type Access interface {
 type Learner interface {
 	// Learn returns nil once every Envoy that may ask has the addresses.
 	Learn(ctx context.Context, pool objectid.Target, addrs []netip.AddrPort) error
-	// Isolated means that this process configures no Envoy: another picker must handle the request.
+	// Isolated means that no Envoy reads configuration from this process, so another picker must
+	// handle the request.
 	Isolated() bool
 }
 
 // Body is how much of request bodies a pool needs.
 type Body string
 
-// If a gateway sends its body mode, as Envoy does, Body does not change that mode.
+// Body does not change the body mode of a gateway that sends its mode, as Envoy does.
 const (
-	// BodyNone picks when the headers arrive.
+	// BodyNone makes picks when the request headers arrive, without the body.
 	BodyNone Body = ""
-	// BodyBuffered picks after the body was read.
+	// BodyBuffered makes picks after the whole body has arrived.
 	BodyBuffered Body = "Buffered"
-	// BodyPrompts reads the bodies of known APIs only.
+	// BodyPrompts is BodyBuffered for requests to known APIs, and BodyNone for other requests.
 	BodyPrompts Body = "Prompts"
 )
 
 // DefaultBodyLimit is the largest body that a pick waits for, in bytes.
 const DefaultBodyLimit = 32 << 20
 
-// DefaultUserMessages is the number of user messages in a chat completion's key.
+// DefaultUserMessages is the number of user messages that form a chat completion's key for the
+// strategy "chwbl".
 const DefaultUserMessages = 2
 
-// Pool is the picker's configuration of an InferencePool, or of an exporting cluster of an import.
+// Pool is the picker's configuration of an InferencePool, of an import (all exporting clusters of
+// an InferencePool), or of one exporting cluster of an import.
 // It is immutable.
 type Pool struct {
-	// ID is sent by gateways as text in x-penstock-pool.
+	// ID identifies the pool. Gateways send its text in x-penstock-pool.
 	ID objectid.Target
 	// Default makes this the pool of gateways that send no pool. Of several pools with Default, the
 	// first by name counts.
 	Default bool
 	// Strategy is one of schedule.Names; "" means "load".
 	Strategy string
-	// Shadow is a strategy that evaluates picks without effect on them; "" means none.
+	// Shadow is a second strategy, whose choices count only in metrics; "" means none.
 	Shadow string
 	// Plugins is the profile of the strategy "plugins". If Plugins is nil, the pool keeps its last
 	// valid strategy, or uses "load" if it has none.
@@ -318,14 +326,15 @@ type Pool struct {
 	SessionCookie string
 	// Responses sends a request that names a stored response to the server or cluster that has it.
 	Responses bool
-	// Spills means that requests spill when the pool is full. While a request's route lacks spill
-	// targets, full endpoints stay eligible.
+	// Spills sends requests to their route's spill targets when the pool is full. For a request
+	// whose route has no spill targets, full endpoints stay eligible.
 	Spills bool
 	// Spill lists the spill targets that Envoys have. Picks use no other targets.
 	Spill []string
 	// Fallbacks is the number of additional endpoints in a pick, 0 to 8, for Envoy's retries.
 	Fallbacks int
-	// NoHeadersLimit makes streams wait for their server's headers without a limit.
+	// NoHeadersLimit removes the limit on how long a streamed request waits for its server's
+	// response headers before Envoy also tries the next server.
 	NoHeadersLimit bool
 	Endpoints      []endpoint.Spec
 	// Gone means that no route leads to the pool any more.
@@ -354,7 +363,7 @@ type Clusters struct {
 	List []Cluster
 	// Further are hops to the import's spill targets, which follow the clusters in every pick.
 	Further []string
-	// Margin is the cost by which another cluster must be cheaper.
+	// Margin is how much cheaper than this cluster another cluster must be, as seconds of cost.
 	Margin time.Duration
 	// Latency compares the clusters by response times instead of load.
 	Latency bool
@@ -400,8 +409,8 @@ type Scorer struct {
 	TLS       dial.TLS       // for addresses that are not Cleartext
 }
 
-// Relay is the external picker that chooses for a pool: a remote picker if the pods are unknown
-// here, or a local picker that receives no bodies from gateways.
+// Relay is the external picker that chooses for a pool: a remote picker if this process does not
+// know the pods, or a local picker that receives no bodies from gateways.
 type Relay struct {
 	Pickers []dial.Address
 	// TLS is for addresses that are not Cleartext.

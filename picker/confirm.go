@@ -7,9 +7,10 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// Two processes may take an endpoint's last slot concurrently, so a pick that could exceed the
-// limit waits until the peers count its request. If the limit is then exceeded, all processes but
-// the first give their slots back; the first process waits a fifth of Config.Settle for this.
+// confirm returns whether a pick may keep its slot at an endpoint. Two processes may take the last
+// slot concurrently, so a pick that could exceed the limit waits until the peers count its request.
+// If the requests of all processes then exceed the limit, only the first process (Peers.Order) may
+// keep its slot: it waits up to a fifth of Config.Settle until the others gave theirs back.
 func (p *Picker) confirm(ctx context.Context, at *endpoint.Load, limit int64) bool {
 	others, _ := p.config.Peers.Order()
 	if others == 0 || at.Total()*int64(others+1) <= limit {

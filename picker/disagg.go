@@ -91,8 +91,8 @@ func (f *further) text(stage string) string {
 	return ""
 }
 
-// addFurther chooses a request's further servers and opens their leases. If a stage has no free
-// server, the main server does its work.
+// addFurther chooses the servers that encode images and read the prompt for the main server, and
+// opens their leases. If no such server is free, the main server does this work itself.
 func (k *pick) addFurther(work *endpoint.Work) {
 	d := k.pool.disagg()
 	if d == nil || len(k.ranked) == 0 {
@@ -113,8 +113,8 @@ func (k *pick) addFurther(work *endpoint.Work) {
 			k.further.lacks = append(k.further.lacks, stagePrefill)
 		case servers[0] != first.Endpoint: // otherwise the main server also reads the prompt
 			k.further.prefill = servers[0]
-			// Another server reads the prompt, so the time to the first byte shows nothing about
-			// this server.
+			// Another server reads the prompt, so the time to the first byte does not measure the
+			// main server's speed.
 			work.Tokens, work.Measure, work.Features = 0, false, endpoint.Features{}
 		}
 	}
@@ -202,8 +202,8 @@ func (k *pick) nameFurther(a *extproc.Answer) {
 	}
 }
 
-// only keeps one endpoint and the spill targets of an answer, because the answer's headers would be
-// wrong at another endpoint.
+// only reduces an answer to one endpoint and the spill targets, because the answer's headers are
+// correct only for this endpoint.
 func (k *pick) only(a *extproc.Answer, to *endpoint.Endpoint) {
 	one := listed(append([]string{to.Text}, k.spillTo...), retries(k.request))
 	a.Endpoints, a.MaxRetries = one.Endpoints, one.MaxRetries

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// With --router-mode direct, Dynamo's frontend beside each worker sends a request to the workers
-// whose numbers are in headers. A worker's number follows from its pod's name.
+// With --router-mode direct, each Dynamo worker has a frontend beside it that reads the numbers of
+// the workers for a request from its headers. A worker's number is a hash of its pod's name.
 
 const (
 	modeAggregated    = "aggregated"
@@ -48,8 +48,8 @@ func (pool *pool) dynamoHeaders(p *endpointpicker.Dynamo, to, prefill *endpoint.
 	return append(out, extproc.Header{Name: endpointpicker.HeaderRoutingMode, Value: mode})
 }
 
-// rank returns an endpoint's index among the ports of its pod: the servers at the same IP address
-// that have the same worker number.
+// rank returns an endpoint's index among the servers of its pod, ordered by port. These servers
+// have the same IP address and the same worker number. several is false if the pod has one server.
 func (pool *pool) rank(e *endpoint.Endpoint, number uint64) (rank int, several bool) {
 	list, ip := pool.snapshot.Endpoints, e.Addr.Addr()
 	at, _ := slices.BinarySearchFunc(list, netip.AddrPortFrom(ip, 0),

@@ -11,14 +11,15 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Servers at one IP address use consecutive ports. The parameter endpoints is sorted by address.
+// sources returns where each endpoint publishes its KV events. Servers at one IP address publish at
+// consecutive ports. endpoints is sorted by address.
 func (e *KVEvents) sources(endpoints []endpoint.Endpoint) []kvevents.Source {
 	out := make([]kvevents.Source, 0, len(endpoints))
 	for at, rank := range ranked(endpoints) {
 		s := kvevents.Source{Server: at.Addr, Pod: at.Pod}
 		if e.Port != 0 {
 			s.Publisher, s.Topic = publisherAt(at.Addr.Addr(), e.Port, rank), e.Topic
-			s.Pod = "" // only a server that connects to the picker needs a name
+			s.Pod = "" // only needed for servers that connect to the picker
 		}
 		if e.ReplayPort != 0 {
 			s.Replay = publisherAt(at.Addr.Addr(), e.ReplayPort, rank)

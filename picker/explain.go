@@ -22,34 +22,39 @@ type Explanation struct {
 	Strategy string `json:"strategy,omitempty"`
 	Choice   string `json:"choice,omitempty"`
 	Body     string `json:"body,omitempty"` // which bodies the pool reads; "" for none
-	// Criticality of the request, if the strategy reads it.
+	// Criticality is the request's criticality, or "" if the pool does not use it.
 	Criticality schedule.Criticality `json:"criticality,omitempty"`
-	// Targets are the replacements of the request's model. The other fields are for the target with
-	// the greatest weight.
+	// Targets are the models that may replace the request's model. The other fields describe a
+	// request with the target of the greatest weight.
 	Targets []ModelTarget `json:"targets,omitempty"`
-	// Scored is the time of the recorded pick whose external scores are used, or nil.
+	// Scored is the time of the earlier pick whose external scores this explanation reuses; nil if
+	// it uses none.
 	Scored *time.Time `json:"scored,omitempty"`
-	// Processor is called before each pick; may be nil. The other fields ignore its answer.
+	// Processor is the service that the pool calls before each pick, or nil. The other fields
+	// ignore the processor's answer.
 	Processor *Prepares `json:"processor,omitempty"`
-	// Flow is the state of flow control, or nil. The other fields are for an admitted request.
+	// Flow is the state of flow control, or nil if the pool has none. The other fields describe a
+	// request that flow control has admitted.
 	Flow *Held `json:"flow,omitempty"`
-	// Relay lists the remote pickers. The other fields are then unset.
+	// Relay lists the addresses of the pool's remote pickers. If it is set, the fields about
+	// endpoints are unset.
 	Relay []string `json:"relay,omitempty"`
-	// Clusters are the clusters of an import, best first, for a request without a prompt. The other
-	// fields are then unset.
+	// Clusters are the clusters of an import, best first, for a request without a prompt. If they
+	// are set, the fields about endpoints are unset.
 	Clusters []ClusterCost `json:"clusters,omitempty"`
-	// Endpoints is the list for Envoy; "" with a Status (429 or 503) and its Reason.
+	// Endpoints is the list that Envoy would get. It is "" if the pick would fail with Status (429
+	// or 503) and Reason.
 	Endpoints  string             `json:"endpoints,omitempty"`
 	MaxRetries int                `json:"maxRetries"`
 	Status     int                `json:"status,omitempty"`
 	Reason     string             `json:"reason,omitempty"`
 	Exceeded   []schedule.Excess  `json:"exceeded,omitempty"` // the limits behind Reason
 	Verdicts   []schedule.Verdict `json:"verdicts,omitempty"` // one for each endpoint, by address
-	// Stages have the further servers, for requests that need them.
+	// Stages list the servers that encode images or read the prompt for requests that need this.
 	Stages []Stage `json:"stages,omitempty"`
 }
 
-// Stage is a choice of further servers.
+// Stage is a choice of servers that encode images or read prompts for the main server.
 type Stage struct {
 	Name      string             `json:"name"`
 	Endpoints string             `json:"endpoints,omitempty"` // "" if no server accepts requests
@@ -58,14 +63,14 @@ type Stage struct {
 
 // Held is the state of a pool's flow control.
 type Held struct {
-	Saturation float64     `json:"saturation"` // from 1 on, requests wait
+	Saturation float64     `json:"saturation"` // requests wait if it is at least 1
 	Waiting    []flow.Band `json:"waiting,omitempty"`
 }
 
 const explainTimeout = 300 * time.Millisecond
 
-// Explain returns which endpoints the pool would choose now, without effect on picks. headers has
-// names in lower case.
+// Explain returns which endpoints the pool would choose now for a request with these headers, whose
+// names are in lower case. It does not change later picks.
 func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	pool := p.pool(name)
 	if pool == nil {
@@ -173,7 +178,8 @@ func headerOf(headers map[string]string) func(string) []byte {
 	}
 }
 
-// History returns a pool's picks with verdicts, newest first; nil for an unknown pool.
+// History returns the pool's recorded picks that have verdicts, newest first; nil for an unknown
+// pool.
 func (p *Picker) History(name string) []*Record {
 	pool := p.pool(name)
 	if pool == nil {

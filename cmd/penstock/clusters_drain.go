@@ -240,7 +240,7 @@ func (d *setChange) status(ctx context.Context) (all set.Status, err error) {
 
 func (d *setChange) setDraining(ctx context.Context, clusterSet changeable, draining bool) (status set.Status,
 	err error) {
-	list, _ := d.statuses(ctx) // no answer is an error below
+	list, _ := d.statuses(ctx) // if no process answers, the code below returns an error
 	if i := slices.IndexFunc(list, func(status set.Status) bool { return status.Hub }); i >= 0 {
 		object, _ := clusterSet.place()
 		return status, fmt.Errorf("%s: it is a hub's, which takes no requests: run the command for the cluster to "+

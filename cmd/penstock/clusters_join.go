@@ -212,7 +212,7 @@ func (r running) clusterSet(ctx context.Context) (*v1alpha1.ClusterSet, error) {
 		if err := json.Unmarshal(raw, &one); err != nil {
 			return nil, fmt.Errorf("the ClusterSet of the process: %w", err)
 		}
-		if i == 0 || one.CreationTimestamp.Before(&clusterSet.CreationTimestamp) { // the oldest is in effect
+		if i == 0 || one.CreationTimestamp.Before(&clusterSet.CreationTimestamp) { // the oldest ClusterSet is in effect
 			clusterSet = &one
 		}
 	}

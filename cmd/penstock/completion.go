@@ -44,8 +44,8 @@ func asPlugin(root *cobra.Command, program string) {
 	rename(root)
 }
 
-// suggest completes with the names in list. After an error, list is empty: a shell cannot show
-// errors.
+// suggest completes an argument with the names that list returns. After an error, list returns no
+// names, because a shell cannot show errors.
 func suggest(list func(ctx context.Context, args []string) []string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		ctx := cmd.Context()

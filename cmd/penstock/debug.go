@@ -56,7 +56,8 @@ func debugCommand(use, short, example string, args cobra.PositionalArgs, run fun
 	}, complete...)
 }
 
-// debugAll makes the command for a page of which each process has only a part.
+// debugAll returns a command that asks all running processes for a debug page, because each process
+// has only a part of the page.
 func debugAll(use, short, example string, args cobra.PositionalArgs, run func(cmd *cobra.Command, all []running,
 	args []string) error, complete ...func(*target) cobra.CompletionFunc) *cobra.Command {
 	var a target

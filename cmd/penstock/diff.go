@@ -20,7 +20,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// diff has the exit codes of diff(1).
+// These are the exit codes of diff(1).
 const (
 	exitDiffers exitCode = 1
 	exitTrouble exitCode = 2

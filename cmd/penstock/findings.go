@@ -51,8 +51,8 @@ func reasonPage(reason string) string { return "docs/reference/findings.md#" + s
 
 var released = regexp.MustCompile(`^v\d+\.\d+\.\d+$`)
 
-// linked returns where people read a page: in a released program, the page's URL, because packages
-// and images have no source tree.
+// linked returns the URL of a documentation page in a released program, because packages and images
+// contain no source tree. Otherwise it returns the page's path in the source tree.
 func linked(page string) string {
 	if v := release.Version(); released.MatchString(v) {
 		return "https://github.com/penstock-project/penstock/blob/" + v + "/" + page

@@ -9,24 +9,24 @@ import (
 	"strings"
 )
 
-// KeyMark is part of each private key in PEM.
+// KeyMark is a text that each private key in PEM contains.
 const KeyMark = "PRIVATE KEY-----"
 
 const hidden = "redacted"
 
-// Redacted returns the text in place of a value of n bytes.
+// Redacted returns the text that replaces a hidden value of n bytes.
 func Redacted(n int) string { return fmt.Sprintf("redacted: %d bytes", n) }
 
-// Named reports whether a header, query parameter or annotation of this name holds a credential. It
-// splits the name at camel case and separators. Names of tokenizers, of authors and of token counts
-// do not match.
+// Named reports whether a header, query parameter or annotation with this name holds a credential.
+// It splits the name into words, at camel case and separators. Names of tokenizers, authors and
+// token counts do not match.
 func Named(name string) bool {
 	name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
 	if containsAny(name, "token", "author") {
 		name = harmless.ReplaceAllString(name, "")
 	}
 	for _, part := range parts {
-		// set-cookie is no secret: any client receives it
+		// The header set-cookie holds no secret, because each client receives it.
 		if strings.Contains(name, part) && name != ":authority" && name != "set-cookie" {
 			return true
 		}
@@ -48,7 +48,8 @@ var harmless = regexp.MustCompile(`\b(?:max|min|num|input|output|prompt|completi
 
 func separates(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }
 
-// Value returns the printable form of the value of a header, query parameter or annotation.
+// Value returns the value of a header, query parameter or annotation in a form that may be printed:
+// it hides the whole value if the name is Named, and credentials in the value otherwise.
 func Value(name, value string) string {
 	if Named(name) {
 		return Redacted(len(value))
@@ -64,17 +65,18 @@ var (
 	signed    = regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]*)*`)
 )
 
-// prefixed matches keys with their issuer's prefix. Names of models and Kubernetes objects do not
-// match: they have no underscore after hf, and no long part after sk.
+// prefixed matches API keys that begin with the prefix of their issuer. Names of models and
+// Kubernetes objects do not match, because they have no underscore after hf, and no long part after
+// sk.
 var prefixed = regexp.MustCompile(`\b(?:(?:hf|gsk|gh[a-z]|github_pat|sk)_[A-Za-z0-9_-]{16,}` +
 	`|(?:glpat|xoxb|xoxp|nvapi)[-_][A-Za-z0-9_-]{16,}` +
 	`|(?:AKIA|ASIA)[A-Z2-7]{16}\b|AIza[A-Za-z0-9_-]{35}` +
 	`|sk-lf-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}` +
 	`|sk-(?:[A-Za-z0-9_]*-)*[A-Za-z0-9_]{20,}[A-Za-z0-9_-]*)`)
 
-// Text hides credentials that it recognizes by their form: private keys in PEM, the userinfo of
-// URLs, query parameters that are Named, credentials after a scheme of Authorization, JSON web
-// tokens, and keys with the prefixes of known issuers.
+// Text returns s without the credentials that it recognizes by their form: private keys in PEM, the
+// userinfo of URLs, query parameters whose names are Named, credentials after a scheme of the
+// header Authorization, JSON Web Tokens, and API keys with the prefixes of known issuers.
 func Text(s string) string {
 	if strings.Contains(s, KeyMark) {
 		return Redacted(len(s))
@@ -154,7 +156,8 @@ func isUser(s string) bool {
 	return err == nil && strings.Contains(string(decoded), ":")
 }
 
-// digest follows the @ in the name of a container image. This @ does not end a userinfo.
+// digest is the text after the @ in the name of a container image. This @ does not end the userinfo
+// of a URL.
 const digest = "sha256:"
 
 func withoutUserinfo(s string) string {
@@ -162,7 +165,8 @@ func withoutUserinfo(s string) string {
 	end := 0
 	for _, at := range userinfo.FindAllStringIndex(s, -1) {
 		found := s[at[0]:at[1]]
-		if strings.HasPrefix(s[at[1]:], digest) { // the userinfo ends at an earlier @
+		// This @ belongs to the name of an image, so the userinfo ends at an earlier @.
+		if strings.HasPrefix(s[at[1]:], digest) {
 			found = found[:strings.LastIndexByte(found[:len(found)-1], '@')+1]
 		}
 		rest, slashes := strings.CutPrefix(found, "//")
@@ -186,7 +190,8 @@ func isWord(s string) bool {
 	})
 }
 
-// ifRandom hides a text that contains a digit, because words of a sentence contain none.
+// ifRandom hides a text that contains a digit. It returns other texts, because they may be words of
+// a sentence.
 func ifRandom(s string) string {
 	if strings.ContainsAny(s, "0123456789") {
 		return hidden

@@ -90,7 +90,8 @@ func TestCredential_IsNoPartOfAText(t *testing.T) {
 	}
 }
 
-// FuzzCredential_NoTextShowsAParameter: a credential in a query is hidden after any text.
+// FuzzCredential_NoTextShowsAParameter checks that Text hides a credential in a query, whatever
+// text precedes it.
 func FuzzCredential_NoTextShowsAParameter(f *testing.F) {
 	for _, seed := range []string{"/v1?api_key=a&b=c", "https://u:p@h/?x=y", "Bearer abc12345", "", "//@@@",
 		"a:b@sha256:c@d", "?&#=="} {

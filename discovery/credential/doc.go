@@ -2,5 +2,5 @@
 // them. It recognizes a value by the name of its header, parameter or annotation (Named), and a
 // credential within any text by its form (Text). It is for the fields that discovery/store shows.
 //
-// Every package may import it; it imports nothing of Penstock. Its functions are pure.
+// Every package may import it. It imports no other package of Penstock.
 package credential

@@ -17,8 +17,8 @@ func goProps(obj any) *apiextensions.JSONSchemaProps {
 	return &p
 }
 
-// bound adds the limits of a Go type's integers to a CRD's schema, because decoding would truncate
-// larger numbers.
+// bound adds limits from a schema `by` of the Go type to the integers in a CRD's schema p. Without
+// them, decoding into the Go type would truncate larger numbers.
 func bound(p, by *apiextensions.JSONSchemaProps) {
 	if p.Type == "integer" && p.Format == "" {
 		if p.Minimum == nil {

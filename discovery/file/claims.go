@@ -37,8 +37,8 @@ func (r *Reader) claim(src *source, affected map[report.Ref]bool) {
 	}
 }
 
-// affectKept adds the kept objects of changed files that may define any object: files that were not
-// read before, or that have an unidentified document.
+// affectKept adds to affected the kept objects that a changed file may define. These are all kept
+// objects of a changed file that has an unidentified document, or that was not read before.
 func (r *Reader) affectKept(changed []string, affected map[report.Ref]bool) {
 	unnamed := map[string]bool{}
 	for _, path := range changed {
@@ -46,7 +46,7 @@ func (r *Reader) affectKept(changed []string, affected map[report.Ref]bool) {
 			unnamed[path] = true
 		}
 	}
-	if len(unnamed) == 0 || !r.loaded { // the first read affects all kept objects
+	if len(unnamed) == 0 || !r.loaded { // the first read affects all kept objects anyway
 		return
 	}
 	for ref, k := range r.kept {

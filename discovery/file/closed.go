@@ -17,15 +17,17 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// An invalid AccessPolicy without a valid version closes its targets, because they would be open
-// without it. The store then has a closed policy (v1alpha1.ClosedAccessPolicy), which is never
-// persisted as a last good form.
+// If an AccessPolicy is invalid and never had a valid version, its targets must be closed, because
+// they would be open without a policy. The store then has a closed policy
+// (v1alpha1.ClosedAccessPolicy), which is never persisted as a last good form.
 //
-// No real object has a name with #:
-//   - unnamed#DIGEST belongs to a document without a readable name. It exists only while the file
-//     has more such documents than last good policies that no document defines: one of the
-//     documents may be the changed version of such a policy, which stays in use.
-//   - NAME#2 has the targets of further definitions of policy NAME that the one in use lacks.
+// The names of these closed policies contain #, which no name of a user's object contains:
+//   - unnamed#DIGEST closes the targets of a document without a readable name. Such a document may
+//     be the changed version of a last good policy that no document defines any more, and that
+//     stays in use. So these closed policies exist only while the file has more such documents than
+//     such policies.
+//   - NAME#2: policy NAME has several definitions. It closes the targets that are only in the
+//     definitions that are not in use.
 const (
 	unnamed = "unnamed#"
 	second  = "#2"
@@ -44,9 +46,10 @@ func (c *catalog) closing(name string) *kind {
 	return nil
 }
 
-// meansClosing returns the kind with closed objects that an invalid document may mean, although
-// its kind or apiVersion is mistyped: the kind's name is the nearest one, or the document has the
-// fields of an AccessPolicy. If its kind is unknown, and its group is ours, one field suffices.
+// meansClosing returns the kind that a document with a mistyped kind or apiVersion may mean, if
+// invalid objects of that kind close their targets. It compares the kind's name with the known
+// kinds, and checks whether the document has the fields of an AccessPolicy. If the kind's name
+// resembles no kind, and the group is Penstock's, one of these fields suffices.
 func (c *catalog) meansClosing(obj map[string]any) *kind {
 	kindName, _ := obj["kind"].(string)
 	near := c.nearest(kindName)
@@ -67,11 +70,12 @@ func (c *catalog) meansClosing(obj map[string]any) *kind {
 	return nil
 }
 
-// toClose holds the fields of a document that closeObject reads. Validation then removes fields.
+// toClose holds a copy of the fields of a document that closeObject reads. The copy is made before
+// validation, which removes fields.
 type toClose struct {
 	kind       *kind
 	spec       map[string]any
-	namespaces []string // under mistyped keys
+	namespaces []string // values of keys that may be a mistyped metadata.namespace
 }
 
 func (c *catalog) toClose(obj map[string]any) (out toClose) {
@@ -83,7 +87,8 @@ func (c *catalog) toClose(obj map[string]any) (out toClose) {
 	return out
 }
 
-// mistypedNamespaces returns what may be the namespace of a document without metadata.namespace.
+// mistypedNamespaces returns the names that may be the namespace of a document without
+// metadata.namespace, from misplaced or mistyped keys.
 func mistypedNamespaces(obj map[string]any) (namespaces []string) {
 	meta, _ := obj["metadata"].(map[string]any)
 	if _, ok := meta["namespace"].(string); ok {
@@ -107,8 +112,8 @@ func mistypedNamespaces(obj map[string]any) (namespaces []string) {
 	return slices.Compact(namespaces)
 }
 
-// closeNested closes the targets of AccessPolicies in a document that is not read, such as a list
-// of another kind. It reports whether there are any.
+// closeNested closes the targets of the AccessPolicies inside a document that is not read, such as
+// a list of another kind. It reports whether the document has AccessPolicies.
 func (doc *document) closeNested(c *catalog, at *object, v any) (found bool) {
 	var values []any
 	switch v := v.(type) {
@@ -136,8 +141,9 @@ func (doc *document) closeNested(c *catalog, at *object, v any) (found bool) {
 	return found
 }
 
-// closeObject sets o.closed if the object is invalid. If o's kind or name is unreadable, it adds an
-// object. The parameter parsed has the mistakes of parsing.
+// closeObject sets o.closed, the closed policy, if the object o is invalid and may be an
+// AccessPolicy. If the kind or name of o is unreadable, it adds an object with the closed policy to
+// doc instead. parsed has the mistakes that parsing found.
 func (doc *document) closeObject(c *catalog, o *object, obj map[string]any, read toClose, parsed []mistake) {
 	if o.good != nil || !hasError(o.mistakes) {
 		return
@@ -145,7 +151,8 @@ func (doc *document) closeObject(c *catalog, o *object, obj map[string]any, read
 	duplicate := func(m mistake) bool { return m.field == "kind" }
 	k, spec := read.kind, read.spec
 	if k == nil {
-		if slices.ContainsFunc(parsed, duplicate) { // two documents without a line --- between them
+		// Perhaps a line --- is missing between two documents.
+		if slices.ContainsFunc(parsed, duplicate) {
 			doc.closeUnnamed(c)
 		}
 		return
@@ -153,7 +160,7 @@ func (doc *document) closeObject(c *catalog, o *object, obj map[string]any, read
 	if slices.ContainsFunc(parsed, func(m mistake) bool {
 		return duplicate(m) || m.field == "spec" || strings.HasPrefix(m.field, "spec.targetRef")
 	}) {
-		spec = nil // of a duplicate key, only the first value is read
+		spec = nil // a value of a duplicate key is lost, so the targets are unknown
 	}
 	meta, _ := obj["metadata"].(map[string]any)
 	name, _ := meta["name"].(string)
@@ -183,8 +190,9 @@ var (
 	accessLine    = regexp.MustCompile(`\b(apiKeys|jwt)["']?\s*:`)
 )
 
-// closeUnnamed is for a document that cannot be parsed: the targets are unreadable. Namespaces are
-// all that its text names, or else the default one.
+// closeUnnamed adds closed policies for a document that cannot be parsed, if its text may be an
+// AccessPolicy. The targets are unreadable, so each closed policy closes its whole namespace. It
+// adds one for each namespace in the text, or for the default namespace if the text has none.
 func (doc *document) closeUnnamed(c *catalog) {
 	doc.access = doc.access || strings.Contains(doc.text, "access")
 	var k *kind
@@ -207,9 +215,10 @@ func (doc *document) closeUnnamed(c *catalog) {
 				namespaces[found[1]] = nil
 			}
 		}
-		exempts = exempts || strings.Contains(line, "except") // its routes have namespaces of their own
+		// The routes in an except list have their own namespaces.
+		exempts = exempts || strings.Contains(line, "except")
 	}
-	if k == nil && keys && !other && strings.Contains(doc.text, ourName) { // its kind is mistyped
+	if k == nil && keys && !other && strings.Contains(doc.text, ourName) { // the kind is mistyped
 		k = c.closing(store.AccessPolicies.Kind())
 	}
 	if k == nil {
@@ -223,7 +232,8 @@ func (doc *document) closeUnnamed(c *catalog) {
 	}
 }
 
-// closeInvalid replaces an object without a valid version, and adds or removes NAME#2.
+// closeInvalid puts a closed policy into the store in place of an object without a valid version,
+// and removes it once the object has one. It does the same for the closed policy NAME#2.
 func (r *Reader) closeInvalid(ref report.Ref, now keptObject) (ops []store.Op) {
 	list := r.claims[ref]
 	other := ref
@@ -245,7 +255,7 @@ func (r *Reader) closeInvalid(ref report.Ref, now keptObject) (ops []store.Op) {
 		}
 	}
 	if now.good != nil {
-		delete(r.closed, ref) // decide puts the object
+		delete(r.closed, ref) // Reader.decide puts the valid object into the store
 	} else {
 		ops = r.putClosed(ops, ref, instead)
 	}
@@ -267,7 +277,8 @@ func (r *Reader) putClosed(ops []store.Op, ref report.Ref, o store.Object) []sto
 	return append(ops, store.AccessPolicies.PutObject(o))
 }
 
-// mayBeKept reports whether an unnamed document may be the newest version of a last good policy.
+// mayBeKept reports whether a document without a readable name may be the newest version of a last
+// good policy, which is in use.
 func (r *Reader) mayBeKept(c claim) bool {
 	if !c.object.unnamed {
 		return false

@@ -8,19 +8,19 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// A ModelDeployment without spec.access stays in use while a document that adds spec.access is
-// invalid. Its model would be open meanwhile, so a closed policy of the name NAME#access gates its
-// InferencePool.
+// If a user adds spec.access to a ModelDeployment but the new version is invalid, the previous
+// version without spec.access stays in use. Its model would be open, so a closed policy with the
+// name NAME#access closes its InferencePool.
 const addsAccess = "#access"
 
-// writesAccess reports whether a document has spec.access, also if it is null.
+// writesAccess reports whether a document has the key spec.access, even with the value null.
 func writesAccess(obj map[string]any) bool {
 	spec, _ := obj["spec"].(map[string]any)
 	_, ok := spec["access"]
 	return ok
 }
 
-// closeDeployment adds or removes NAME#access.
+// closeDeployment adds or removes the closed policy NAME#access of a ModelDeployment.
 func (r *Reader) closeDeployment(ref report.Ref, now keptObject) []store.Op {
 	if ref.Kind != store.ModelDeployments.Kind() || ref.Group != store.ModelDeployments.Group() {
 		return nil
@@ -38,8 +38,8 @@ func (r *Reader) closeDeployment(ref report.Ref, now keptObject) []store.Op {
 	return r.putClosed(nil, policy, closed)
 }
 
-// addsAccess reports whether a document has spec.access that is not in use, although the version in
-// use has none.
+// addsAccess reports whether the version of a ModelDeployment in use has no spec.access, although a
+// document that is not in use has spec.access.
 func (r *Reader) addsAccess(ref report.Ref, now keptObject) bool {
 	if d, ok := now.object().(*v1alpha1.ModelDeployment); !ok || d.Spec.Access != nil {
 		return false
@@ -60,7 +60,8 @@ func (r *Reader) addsAccess(ref report.Ref, now keptObject) bool {
 	return false
 }
 
-// withoutAccess returns the deployment behind a policy NAME#access, and the field that it is about.
+// withoutAccess maps a policy NAME#access to its ModelDeployment and the field spec.access, for
+// reports to users. It returns any other ref and field unchanged.
 func withoutAccess(ref report.Ref, field string) (report.Ref, string) {
 	name, ok := strings.CutSuffix(ref.Name, addsAccess)
 	if !ok || ref.Kind != store.AccessPolicies.Kind() {

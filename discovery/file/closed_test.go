@@ -22,8 +22,8 @@ const (
 	onGate = "{kind: Gateway, name: gw}"
 )
 
-// closed returns the closed policies as "namespace/name: Kind name/section ...". Of an unnamed one
-// the name is "unnamed".
+// closed returns the closed policies in the store as "namespace/name Kind name/section ...". A
+// policy without a readable name has the name "unnamed".
 func (f *folder) closed() (out []string) {
 	for _, p := range store.AccessPolicies.All(f.store.View()) {
 		if p.Spec.Closed == 0 {
@@ -54,8 +54,8 @@ func (f *folder) expectClosed(step string, want ...string) {
 
 const everything = " Gateway / HTTPRoute / GRPCRoute / InferencePool /"
 
-// The targets of a rejected new policy are closed as far as they can be read, and everything that
-// it may mean otherwise.
+// The readable targets of a new policy that is invalid are closed. If its targets cannot be read,
+// everything that they may be is closed.
 func TestAccessPolicy_RejectedNewOneClosesItsTargets(t *testing.T) {
 	const chat = "default/p HTTPRoute chat/"
 	for name, c := range map[string]struct{ text, want string }{
@@ -103,7 +103,8 @@ func inList(item string) string {
 	return "apiVersion: v1\nkind: List\nitems:\n- " + strings.ReplaceAll(strings.TrimSpace(item), "\n", "\n  ") + "\n"
 }
 
-// A policy whose namespace is under a mistyped key closes the targets there, too.
+// If the key of a policy's namespace is mistyped or misplaced, the targets in this namespace are
+// closed, too.
 func TestAccessPolicy_MistypedNamespaceClosesThere(t *testing.T) {
 	for _, text := range []string{
 		strings.Replace(policyOn(onChat), "{name: p}", "{name: p, namepsace: prod}", 1),
@@ -127,7 +128,8 @@ func TestFolder_ExtensionsHaveAnyCase(t *testing.T) {
 	f.expectClosed("x.YAML", "default/p"+everything)
 }
 
-// What may be a policy closes like an invalid one, although its kind or apiVersion is mistyped.
+// A document with a mistyped kind or apiVersion may be an AccessPolicy. Its targets are closed, as
+// for an invalid AccessPolicy.
 func TestAccessPolicy_MistypedKindClosesItsTargets(t *testing.T) {
 	const chat = "default/p HTTPRoute chat/"
 	for name, c := range map[string]struct{ text, want string }{
@@ -176,7 +178,8 @@ func TestAccessPolicy_MistypedKindClosesItsTargets(t *testing.T) {
 	}
 }
 
-// closes checks what a document closes, also after a restart, until it is corrected or removed.
+// closes checks which targets an invalid document closes. They stay closed over a restart, until
+// the document is corrected or removed.
 func (f *folder) closes(name, text, closed string) {
 	f.t.Helper()
 	f.write("x.yaml", text)
@@ -200,7 +203,7 @@ func (f *folder) closes(name, text, closed string) {
 	}
 }
 
-// A link that leads nowhere removes no policy.
+// If a link to a file leads nowhere, the policies that were read through it stay in use.
 func TestAccessPolicy_DanglingLinkKeepsIt(t *testing.T) {
 	f := newFolder(t)
 	f.write("x.yaml", chatRoute+"---\n"+policyOn(onChat))
@@ -241,7 +244,7 @@ func TestAccessPolicy_RejectedChangeClosesNothing(t *testing.T) {
 			}
 			f.restart()
 		}
-		f.write("x.yaml", text+"---\n"+policyHead+"spec: {\n") // one document more than policies
+		f.write("x.yaml", text+"---\n"+policyHead+"spec: {\n") // one more broken document than policies
 		f.load()
 		if got := f.closed(); name[:2] == "no" && name != "no targets" && len(got) == 0 {
 			t.Errorf("%s: a second unreadable document closes nothing, want some targets closed", name)
@@ -249,7 +252,8 @@ func TestAccessPolicy_RejectedChangeClosesNothing(t *testing.T) {
 	}
 }
 
-// Of two definitions the first is in use. The other one's targets are closed.
+// If a policy has two definitions, the first is in use. The targets that only the second has are
+// closed.
 func TestAccessPolicy_SecondDefinitionClosesItsTargets(t *testing.T) {
 	f := newFolder(t)
 	f.write("x.yaml", policyOn(onChat)+"---\n"+policyOn(onGate+", "+onChat))

@@ -16,7 +16,8 @@ func deploymentWith(more string) string {
 	return deploymentHead + "spec: {engine: {name: sim}, model: {name: qwen}, gatewayRefs: [{name: gw}]" + more + "}\n"
 }
 
-// An open deployment that gets access with a mistake is closed until the document is corrected.
+// If a user adds an invalid spec.access to a deployment without access control, its InferencePool
+// is closed until the document is corrected.
 func TestModelDeployment_AnInvalidAccessClosesIt(t *testing.T) {
 	const closed = "default/qwen#access InferencePool qwen/"
 	for name, c := range map[string]struct{ text, want string }{
@@ -50,7 +51,7 @@ func TestModelDeployment_AnInvalidAccessClosesIt(t *testing.T) {
 		f.load()
 		f.expectClosed(name + ", corrected")
 	}
-	f := newFolder(t) // without a version in use, nothing is open
+	f := newFolder(t) // no version is in use, so nothing is open
 	f.write("x.yaml", deploymentWith(", access: 7"))
 	f.load()
 	f.expectClosed("a new deployment")
@@ -119,7 +120,8 @@ func TestModelDeployment_MistakesInResourcesNameTheField(t *testing.T) {
 	}
 }
 
-// A Go client omits a value that is the empty string, and so does the copy of the last good one.
+// An environment variable with a name but no value is valid and has an empty value, because Go
+// clients, and the last good form, omit an empty value.
 func TestModelDeployment_AVariableWithANameAloneIsEmpty(t *testing.T) {
 	raw, err := yaml.Marshal([]v1alpha1.DeploymentEnv{{Name: "A"}})
 	if err != nil {
@@ -134,7 +136,7 @@ func TestModelDeployment_AVariableWithANameAloneIsEmpty(t *testing.T) {
 	}
 }
 
-// mistakes are the findings of all objects: a line each, with field, problem and fix.
+// mistakes returns the findings of all objects, one line each, with field, problem and fix.
 func (f *folder) mistakes() string {
 	var all []string
 	for _, r := range f.reported {

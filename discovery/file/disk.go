@@ -27,13 +27,14 @@ const (
 var (
 	errTooMany = fmt.Errorf("it has too many files: more than %d", maxFiles)
 	errVisited = errors.New("it leads to a folder that is read already")
-	// errDangling is about a link. Objects that were read through it stay in use.
+	// errDangling means that a symbolic link leads to no file. Objects that were read through the
+	// link stay in use.
 	errDangling = errors.New("the file that it leads to is not there")
 )
 
 type disk struct {
 	filesystem.Disk
-	ctx  context.Context // of the current read; guarded by Reader.work
+	ctx  context.Context // context of the current read; guarded by Reader.work
 	most int
 	read func(path string) ([]byte, error)
 
@@ -100,9 +101,9 @@ func identityOf(info fs.FileInfo) identity {
 	return identity{uint64(s.Dev), s.Ino} // the types of these fields differ between systems
 }
 
-// tree follows links, because mounted ConfigMaps consist of links. It enters no folder twice, and
-// no kernel file system such as /proc. It skips names that start with a dot: editors' files, and
-// the folders behind a ConfigMap's links.
+// tree walks a folder. It follows symbolic links, because mounted ConfigMaps consist of links. It
+// enters no folder twice, and no kernel file system such as /proc. It skips names that start with a
+// dot: the files of editors, and the folders to which a ConfigMap's links lead.
 type tree struct {
 	*disk
 	file   func(path string, link bool)
@@ -145,7 +146,7 @@ func (t *tree) walk(path string, depth int) {
 		t.fail(path, err)
 		return
 	}
-	var links []string // walked last, so that a file's path has no link if possible
+	var links []string // walked last, so that a file that has a path without links gets that path
 	for _, e := range entries {
 		at, link := filepath.Join(path, e.Name()), e.Type()&fs.ModeSymlink != 0
 		isFolder := e.IsDir()

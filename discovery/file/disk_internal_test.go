@@ -40,11 +40,11 @@ func gatewayNamed(name string) string {
 			"penstock, listeners: [{name: http, port: 80, protocol: HTTP}]}\n", name)
 }
 
-// reading is a Reader of a folder with what it has reported last.
+// reading is a Reader of a folder, with the findings that it reported last.
 type reading struct {
 	*Reader
 	store *store.Store
-	found atomic.Value // string
+	found atomic.Value // the last findings, as a string
 }
 
 func newReading(t *testing.T, dir string) *reading {
@@ -89,7 +89,7 @@ func TestFolder_WhatNeverEndsIsNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	want = append(want, "zero.yaml cannot be read: it is not an ordinary file")
-	if f, err := os.Open("/proc/kmsg"); err == nil { // an ordinary file by its mode, for root
+	if f, err := os.Open("/proc/kmsg"); err == nil { // for root; its mode is an ordinary file's
 		_ = f.Close()
 		if err := os.Symlink("/proc/kmsg", filepath.Join(dir, "kmsg.yaml")); err != nil {
 			t.Fatal(err)
@@ -150,8 +150,8 @@ func TestFolder_TooManyFilesLeaveTheOthersInUse(t *testing.T) {
 	}
 }
 
-// A file on an unresponsive file system costs its timeout once, and delays neither other files nor
-// the end.
+// A file on an unresponsive file system delays a read by one timeout, and only once. It delays
+// neither other files nor the end of the process.
 func TestFolder_HungFileDelaysNoOther(t *testing.T) {
 	dir := folderOf(t,
 		map[string]string{"a.yaml": gatewayNamed("a"), "hung.yaml": gatewayNamed("hung"), "z.yaml": gatewayNamed("z")})
@@ -229,8 +229,8 @@ func TestFolder_StuckReadIsNoticed(t *testing.T) {
 	})
 }
 
-// A first start fails at a file that may not be read: it may hold a policy that nothing else knows.
-// Later starts go on with what was read before.
+// A first start fails if penstock has no permission to read a file, because the file may have an
+// AccessPolicy. Later starts continue with the objects that were read before.
 func TestDisk_FirstStartNeedsPermissionToReadAll(t *testing.T) {
 	dir, state := folderOf(t, map[string]string{"a.yaml": gatewayNamed("a"), "b.yaml": gatewayNamed("b")}), t.TempDir()
 	start := func(denied string) error {

@@ -10,21 +10,22 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// document is parsed only once, even if it moves in its file: all lines in it are relative.
+// document is one YAML document of a file. It is parsed only once, even if edits above it move it
+// in the file, because all line numbers in it are relative to its first line.
 type document struct {
 	text     string // "" once the document has been read
-	digest   digest // of text
+	digest   digest // hash of text
 	line     int    // the document's first line in the file, from 1
 	number   int    // the document's position in the file, from 1
 	objects  []*object
 	mistakes []mistake
-	// unidentified reports that some part of the document is too broken to identify its object. The
-	// document may then define any object that the file had before.
+	// unidentified means that some part of the document is too broken to find its object's name.
+	// The document may then define any object that the file had before.
 	unidentified bool
 	unreadable   bool // the document is a file that is not UTF-8; its text has the readable characters
-	access       bool // a part that does not identify its object has spec.access (closed_deployment.go)
+	access       bool // a part without an identified object has spec.access (closed_deployment.go)
 
-	lines map[position]int // cache of Reader.Locate; guarded by Reader.parsing
+	lines map[position]int // line numbers that Locate found; guarded by Reader.parsing
 }
 
 type position struct {
@@ -97,7 +98,8 @@ func blank(text string) bool {
 	return true
 }
 
-// decodeText returns the text of a file in UTF-8. Of another file it returns the ASCII characters.
+// decodeText returns the text of a UTF-8 file. If the file is not UTF-8, ok is false, and text has
+// only the ASCII characters.
 func decodeText(raw []byte) (text string, ok bool) {
 	raw = bytes.TrimPrefix(raw, []byte("\xef\xbb\xbf"))
 	if utf8.Valid(raw) && bytes.IndexByte(raw, 0) < 0 {

@@ -30,10 +30,10 @@ func (d *draft) move(to, from string) { d.moved = append(d.moved, move{to, from}
 type good struct {
 	kind *kind
 	obj  any    // in the form of the store; nil if only raw is known
-	raw  []byte // the form, if obj lacks something of it; else nil
+	raw  []byte // the form, if obj does not have all of its content; otherwise nil
 }
 
-// form is the JSON of the whole object, in the kind's first version.
+// form returns the JSON of the whole object, in the kind's first version.
 func (g *good) form() ([]byte, error) {
 	if g.raw != nil {
 		return g.raw, nil
@@ -61,7 +61,8 @@ func (g *good) ref() report.Ref {
 		Name: obj.GetName()}
 }
 
-// object decodes a restored form at its first call, because few restored forms are used.
+// object returns the object in the form of the store. For a restored object, the first call decodes
+// raw, because few restored objects are used.
 func (g *good) object() store.Object {
 	if g.obj == nil {
 		obj := g.kind.table.New()
@@ -171,7 +172,7 @@ func (doc *document) readObject(ctx context.Context, c *catalog, node *yaml.Node
 		return nil
 	}
 	if hasError(o.mistakes) {
-		// if its name is invalid, it may be any object that the file had before
+		// A document whose name is invalid may define any object that the file had before.
 		doc.unidentified = doc.unidentified || m != nil && strings.HasPrefix(m.field, "metadata.")
 		return nil
 	}
@@ -306,9 +307,10 @@ func (o *object) accept(ctx context.Context, c *catalog, k *kind, d *draft) ([]m
 	return out, nil
 }
 
-// clusterWrites are removed, except deletionTimestamp of Pods: a Pod with a deletionTimestamp
-// receives no new requests. creationTimestamp stays, because the older of two conflicting objects
-// takes precedence.
+// clusterWrites are metadata fields that have a meaning only in a cluster. They are removed from
+// documents, except deletionTimestamp of Pods: a Pod with a deletionTimestamp receives no new
+// requests. creationTimestamp is not among them, because the older of two conflicting objects takes
+// precedence.
 var clusterWrites = []string{"deletionGracePeriodSeconds", "deletionTimestamp", "finalizers", "generateName",
 	"generation", "managedFields", "ownerReferences", "resourceVersion", "selfLink", "uid"}
 

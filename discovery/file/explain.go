@@ -14,7 +14,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// mistakes omits errors that follow from a wrong type.
+// mistakes converts validation errors to mistakes that users understand. If a field has a wrong
+// type, it omits the other errors of that field, because they follow from the type.
 func (s *schema) mistakes(unknown []string, errs field.ErrorList) []mistake {
 	var out, wrongType []mistake
 	for _, e := range errs {
@@ -25,7 +26,7 @@ func (s *schema) mistakes(unknown []string, errs field.ErrorList) []mistake {
 	add := func(m mistake) {
 		if !slices.ContainsFunc(wrongType, func(w mistake) bool {
 			return w.field == m.field || strings.HasPrefix(m.field, w.field+".") ||
-				m.field == "" && strings.Contains(m.problem, w.field) // of anyOf
+				m.field == "" && strings.Contains(m.problem, w.field) // an error of anyOf has no field
 		}) {
 			out = append(out, m)
 		}
@@ -75,7 +76,8 @@ func (m *mistake) conceal(value any) {
 	}
 }
 
-// numberFormat matches what the library reports as the type of a fraction in place of an integer.
+// numberFormat matches the type that the library reports if a document has a fraction where the
+// schema requires an integer.
 var numberFormat = regexp.MustCompile(`^(?:float|u?int)(?:32|64)$`)
 
 func typeWords(node *structural.Structural, e *field.Error) (problem, fix string) {
@@ -84,7 +86,7 @@ func typeWords(node *structural.Structural, e *field.Error) (problem, fix string
 		got = "a number"
 	}
 	problem, fix = fmt.Sprintf("must be %s, is %s", typeName(node), got), "write "+kindOfValue(node)
-	// labels and annotations are in no schema
+	// Labels and annotations have no schema, so node is nil.
 	if strings.HasPrefix(e.Field, "metadata.annotations.") || strings.HasPrefix(e.Field, "metadata.labels.") {
 		return "must be a string, is " + got, "put the value in quotes"
 	}

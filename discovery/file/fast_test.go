@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// example is one valid object, converted and completed.
+// example is a valid object after conversion, with defaults.
 type example struct {
 	name   string
 	schema *schema
@@ -60,7 +60,8 @@ func examples(t *testing.T) (out []example) {
 	return out
 }
 
-// Without it a cold start of thousands of such objects takes seconds.
+// fastvalidation must support the examples of every kind. Otherwise, the first start with thousands
+// of objects of a kind takes seconds.
 func TestCEL_ExamplesOfEveryKindTakeTheFastPath(t *testing.T) {
 	for _, e := range examples(t) {
 		delete(e.obj, "status") // conditions have times, which fastvalidation does not support
@@ -70,8 +71,9 @@ func TestCEL_ExamplesOfEveryKindTakeTheFastPath(t *testing.T) {
 	}
 }
 
-// An invalid object on the fast path would have no finding and break its readers. The test damages
-// examples at random, thousands of times. fastvalidation's own test covers each CEL rule.
+// fastvalidation must accept no invalid object. Such an object would have no finding, and could
+// break its readers. The test damages examples at random, thousands of times. fastvalidation's own
+// test covers each CEL rule.
 func TestCEL_FastPathAcceptsNothingInvalid(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	all := examples(t)

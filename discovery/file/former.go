@@ -10,9 +10,10 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// recall names the restored AccessPolicies, closed ones included, and their targets to the store,
-// so that an edit while no process ran opens no former target. Of Gateways and InferencePools all
-// are named: a new one may replace a target.
+// recall passes the AccessPolicies that the previous process had, and their targets, to
+// Store.Recall. If a policy was edited while no process ran, its former targets then stay closed.
+// recall passes all Gateways, ListenerSets and InferencePools, because a new one may replace a
+// target.
 func (r *Reader) recall() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -61,8 +62,9 @@ func (r *Reader) recall() {
 	r.cfg.Store.Recall(ops...)
 }
 
-// withFormer adds the policies whose former targets have changed to the objects to persist. For a
-// closed policy it also counts the present targets, because its last form is not persisted.
+// withFormer returns dirty, the objects to persist, and adds the policies whose former targets have
+// changed. For a closed policy it also persists the present targets as former targets, because its
+// last form is not persisted.
 func (r *Reader) withFormer(dirty []report.Ref) []report.Ref {
 	if r.cfg.Former == nil {
 		return dirty

@@ -11,7 +11,7 @@ func policyFor(gateway string) string {
 		"spec: {targetRefs: [{kind: Gateway, name: " + gateway + "}], apiKeys: {}}\n"
 }
 
-// A restart would otherwise open the target that the policy had before its target was mistyped.
+// After a policy's target is mistyped, its former target stays closed, even over a restart.
 func TestFolder_FormerTargetsOfAPolicySurviveRestarts(t *testing.T) {
 	f := newFolder(t)
 	const gateway = "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: %s}\n" +
@@ -43,8 +43,9 @@ func TestFolder_FormerTargetsOfAPolicySurviveRestarts(t *testing.T) {
 	expect("corrected, after a restart", "[]")
 }
 
-// A listener that is renamed under a policy stays gated over restarts. The same holds if it is
-// renamed, or the policy's target is mistyped, while no process runs.
+// After a policy's target, a listener, is renamed, the policy still applies to the listener, even
+// over restarts. The same holds if the listener is renamed, or the target is mistyped, while no
+// process runs.
 func TestFolder_RenamedTargetsOfAPolicySurviveRestarts(t *testing.T) {
 	gateway := func(listeners ...string) string {
 		text := "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: gw}\nspec:\n  listeners:\n"

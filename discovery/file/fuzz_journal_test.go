@@ -12,9 +12,9 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// FuzzJournal_GoodLinesSurvive: each good line of a journal is restored as written, unless a later
-// good line replaces it, regardless of the text in between; and the restored object is the one that
-// its line names.
+// FuzzJournal_GoodLinesSurvive checks that each good line of a journal is restored as written,
+// unless a later good line replaces it, whatever text is between the lines. The restored object
+// must be the object that its line names.
 func FuzzJournal_GoodLinesSurvive(f *testing.F) {
 	folder := f.TempDir()
 	config := filepath.Join(folder, "config")

@@ -12,7 +12,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Tools that write one file per object use ever new names.
+// Removed files must take no memory, because tools that write one file per object always use new
+// names.
 func TestFolder_FilesThatAreGoneTakeNoMemory(t *testing.T) {
 	dir := t.TempDir()
 	r, err := New(Config{Paths: []string{dir}, Store: store.New(), StateDir: filepath.Join(t.TempDir(), "state"),
@@ -25,7 +26,7 @@ func TestFolder_FilesThatAreGoneTakeNoMemory(t *testing.T) {
 	}
 	for i := range 20 {
 		path, next := filepath.Join(dir, fmt.Sprintf("%d.yaml", i)), filepath.Join(dir, fmt.Sprintf("%d.yaml", i+1))
-		// every other time a file with the same object
+		// Every second file has the same object as the file before.
 		object := fmt.Sprintf(
 			"apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: r%d}\nspec: {parentRefs: "+
 				"[{name: gw}]}\n", i/2)

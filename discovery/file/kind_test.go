@@ -285,7 +285,7 @@ func TestNamespace_LabelsAreKept(t *testing.T) {
 	}
 }
 
-// Envoy rejects an address with a zone.
+// An address with a zone is a finding, because Envoy rejects it.
 func TestAddress_WithAZoneIsAFinding(t *testing.T) {
 	const zoned = `"fd00::1%eth0"`
 	invalid(t, store.Pods, object("v1", "Pod", "status: {podIP: "+zoned+"}\n"),

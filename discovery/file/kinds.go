@@ -21,14 +21,15 @@ type kind struct {
 	versions []version // accepted apiVersions; the store has the type of the first
 	crd      string    // the plural name in the kind's CRD in manifests; "" for built-in kinds
 	status   bool      // the status is read; otherwise it is dropped
-	lossy    bool      // the Go type keeps less than the document has, such as null
+	lossy    bool      // the Go type cannot hold all content of a document, such as null
 	check    func(store.Object) []mistake
-	// otherNames removes names of another project from a document, and reports them. Optional.
+	// otherNames, if set, removes field names of another project (Neutree) from a document, and
+	// reports them.
 	otherNames func(obj map[string]any) []mistake
-	// explain replaces some errors of the schema by mistakes. Optional.
+	// explain, if set, replaces some errors of schema validation by clearer mistakes.
 	explain func(field.ErrorList) (own []mistake, rest field.ErrorList)
-	// closed returns the object that replaces an invalid one without a valid version (closed.go).
-	// It is nil for kinds whose absence opens nothing.
+	// closed returns the object that replaces an invalid object without a valid version
+	// (closed.go). It is nil for kinds that restrict no access.
 	closed func(namespace, name string, spec any, why v1alpha1.AccessClosure) store.Object
 }
 
@@ -47,20 +48,21 @@ func kinds() []*kind {
 		{table: store.ListenerSets, crd: "listenersets", versions: in(gatewayAPI, "v1"), check: on(checkListenerSet)},
 		{table: store.HTTPRoutes, crd: "httproutes", versions: in(gatewayAPI, "v1", "v1beta1")},
 		{table: store.GRPCRoutes, crd: "grpcroutes", versions: in(gatewayAPI, "v1", "v1alpha2")},
-		// older versions are read like v1: a TLSRoute needs hostnames and has one rule
+		// Older versions of TLSRoute are read like v1, which requires hostnames and allows one
+		// rule.
 		{table: store.TLSRoutes, crd: "tlsroutes", versions: in(gatewayAPI, "v1", "v1alpha3", "v1alpha2")},
 		{table: store.TCPRoutes, crd: "tcproutes", versions: in(gatewayAPI, "v1", "v1alpha2")},
 		{table: store.UDPRoutes, crd: "udproutes", versions: in(gatewayAPI, "v1", "v1alpha2")},
 		{table: store.ReferenceGrants, crd: "referencegrants", versions: in(gatewayAPI, "v1beta1", "v1", "v1alpha2")},
 		{table: store.BackendTLSPolicies, crd: "backendtlspolicies", versions: in(gatewayAPI, "v1", "v1alpha3")},
 		{table: store.Namespaces, versions: in("v1")},
-		// the status has the address of a load balancer, which other clusters need
+		// The status of a Service has the load balancer's address, which other clusters need.
 		{table: store.Services, versions: in("v1"), status: true, check: on(checkService)},
-		// the fields that are read have the same shape in both versions
+		// The fields of a ServiceImport that are read have the same shape in both versions.
 		{table: store.ServiceImports, crd: mcsv1beta1.ServiceImportPluralName, check: on(checkServiceImport),
 			versions: in("multicluster.x-k8s.io/", "v1beta1", "v1alpha1")},
 		{table: store.EndpointSlices, versions: in("discovery.k8s.io/v1"), check: on(checkEndpointSlice)},
-		// the status has a Pod's address and readiness
+		// The status of a Pod has its address and readiness.
 		{table: store.Pods, versions: in("v1"), status: true, check: on(checkPod)},
 		{table: store.Secrets, versions: []version{{"v1", stringDataToData}}, check: on(checkSecret),
 			explain: hideValues},
@@ -72,7 +74,7 @@ func kinds() []*kind {
 			{llmd.Group + "/" + llmd.Version, nil}, {inferenceapi.Group + "/" + llmd.Version, same}}},
 		{table: store.InferenceObjectives, crd: "inferenceobjectives", versions: []version{
 			{llmd.Group + "/" + llmd.Version, nil}, {inferenceapi.Group + "/" + llmd.Version, same}}},
-		// a controller writes the status; without a controller, the user does
+		// A controller writes the status of an import. Without a controller, the user writes it.
 		{table: store.InferencePoolImports, crd: "inferencepoolimports", status: true, check: on(checkImport),
 			versions: []version{{inferenceapi.Group + "/v1alpha1", proposedImport}}},
 		{table: store.ModelServers, crd: "modelservers", versions: ours, check: on(checkModelServers)},
@@ -115,7 +117,7 @@ func on[T store.Object](check func(*checks, T)) func(store.Object) []mistake {
 }
 
 type catalog struct {
-	byName map[string][]*kind // InferencePool is the name of a kind in two groups
+	byName map[string][]*kind // the kinds with a name; two groups have an InferencePool
 	schema map[*kind]func() (*schema, error)
 }
 
@@ -129,7 +131,7 @@ var theCatalog = sync.OnceValue(func() *catalog {
 	return c
 })
 
-// of returns the kind of an object, or nil.
+// of returns the kind of an object, or nil if Penstock does not read the kind.
 func (c *catalog) of(ref report.Ref) *kind {
 	for _, k := range c.byName[ref.Kind] {
 		if k.table.Group() == ref.Group {
@@ -158,12 +160,12 @@ func groupOf(apiVersion string) string {
 	return ""
 }
 
-// laterGroups are groups whose kinds affect traffic. A finding warns about an object of these
-// groups if Penstock does not read its kind.
+// laterGroups are the API groups whose kinds affect traffic. If Penstock does not read an object's
+// kind and the kind is in one of these groups, a finding warns about the object.
 var laterGroups = []string{"gateway.networking.k8s.io", "gateway.networking.x-k8s.io", "inference.networking.k8s.io",
 	"inference.networking.x-k8s.io", "llm-d.ai", "multicluster.x-k8s.io", v1alpha1.Group}
 
-// laterKinds are kinds in laterGroups that Penstock does not support yet. Any other kind may be
-// mistyped.
+// laterKinds are kinds in laterGroups that Penstock does not support yet. Any other unknown kind
+// may be mistyped.
 var laterKinds = []string{"ServiceExport",
 	"XBackend", "XBackendTrafficPolicy", "XListenerSet", "XMesh"}

@@ -6,14 +6,16 @@ import (
 	"strings"
 )
 
-// neutreeNames has Neutree's names of the fields of a scheduler, in plain form, and ours.
+// neutreeNames maps Neutree's names of scheduler fields, in lower case without separators, to
+// Penstock's names.
 var neutreeNames = map[string]string{
 	"type": "strategy", "virtualnodes": "virtualNodesPerReplica", "virtualnodesperreplica": "virtualNodesPerReplica",
 	"loadfactor": "loadFactorPercent", "loadfactorpercent": "loadFactorPercent",
 	"maxusermessagesforcache": "maxUserMessagesForCache",
 }
 
-// neutreeStrategies has Neutree's names of strategies, in plain form, and ours.
+// neutreeStrategies maps Neutree's names of strategies, in lower case without separators, to
+// Penstock's names.
 var neutreeStrategies = map[string]string{
 	"roundrobin": "round-robin", "chwbl": "chwbl", "consistenthash": "chwbl", "consistenthashing": "chwbl",
 	"consistenthashingwithboundedloads": "chwbl", "leastrequest": "least-request", "load": "load", "random": "random",
@@ -24,8 +26,8 @@ func plainName(name string) string {
 	return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(name))
 }
 
-// fromNeutree reports Neutree's names in spec.scheduler, with our names and converted values, and
-// removes them.
+// fromNeutree removes the fields of spec.scheduler that have Neutree's names. For each it reports a
+// mistake with Penstock's name and the converted value.
 func fromNeutree(obj map[string]any) (out []mistake) {
 	spec, _ := obj["spec"].(map[string]any)
 	scheduler, _ := spec["scheduler"].(map[string]any)
@@ -43,7 +45,7 @@ func fromNeutree(obj map[string]any) (out []mistake) {
 			text, isText := value.(string)
 			strategy := neutreeStrategies[plainName(text)]
 			if !isText || written == "strategy" && (strategy == "" || strategy == text) {
-				continue // the schema judges it
+				continue // validation by the schema reports it
 			}
 			fix := "write strategy: load, round-robin or chwbl"
 			if strategy != "" {
@@ -58,7 +60,7 @@ func fromNeutree(obj map[string]any) (out []mistake) {
 		delete(scheduler, written)
 	}
 	if meant != "" {
-		scheduler["strategy"] = meant // so that the rules about it hold
+		scheduler["strategy"] = meant // so that rules of the schema about the strategy do not fail
 	}
 	for _, written := range sortedKeys(chwbl) {
 		ours, known := neutreeNames[plainName(written)]
@@ -78,7 +80,8 @@ func fromNeutree(obj map[string]any) (out []mistake) {
 	return out
 }
 
-// converted returns the value of our field. Neutree's load factor of 1.25 is 125 %.
+// converted returns the value for Penstock's field, as text. Neutree's load factor 1.25 becomes 125
+// percent.
 func converted(field string, value any) string {
 	n, ok := number(value)
 	switch {

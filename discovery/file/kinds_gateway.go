@@ -7,7 +7,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// protocols are the core protocols of Gateway API. Other protocols have a domain prefix
+// protocols are the core listener protocols of Gateway API. Other protocols have a domain prefix
 // (ProtocolType).
 var protocols = []string{"HTTP", "HTTPS", "TLS", "TCP", "UDP"}
 
@@ -30,8 +30,8 @@ func (c *checks) protocol(listener int, p string) {
 	}
 }
 
-// ourClass sets the class of a Gateway that names none: a Gateway in a folder that Penstock reads
-// belongs to Penstock.
+// ourClass sets gatewayClassName of a Gateway without one to penstock, because a Gateway in a
+// folder that Penstock reads belongs to Penstock.
 func ourClass(d *draft) {
 	if spec, ok := d.obj["spec"].(map[string]any); ok && spec["gatewayClassName"] == nil {
 		spec["gatewayClassName"] = "penstock"

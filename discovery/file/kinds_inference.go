@@ -6,8 +6,9 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// oldInferencePool converts targetPortNumber to targetPorts, the bare selector to matchLabels, and
-// extensionRef to endpointPickerRef. The picker's port defaulted to 9002.
+// oldInferencePool converts an InferencePool of v1alpha2 to v1: targetPortNumber to targetPorts,
+// the selector to selector.matchLabels, and extensionRef to endpointPickerRef. In v1alpha2, the
+// default of the picker's port was 9002.
 func oldInferencePool(d *draft) {
 	spec, ok := d.obj["spec"].(map[string]any)
 	if !ok {
@@ -48,8 +49,8 @@ func pickerPortNumber(d *draft) {
 	}
 }
 
-// proposedImport accepts the form of the multi-cluster proposal's examples: an empty spec, service
-// as an object, conditions with only type and status.
+// proposedImport converts an InferencePoolImport as in the examples of the multi-cluster proposal:
+// with an empty spec, service as an object, and conditions with only type and status.
 func proposedImport(d *draft) {
 	if spec, ok := d.obj["spec"]; ok {
 		if m, isMap := spec.(map[string]any); spec == nil || isMap && len(m) == 0 {

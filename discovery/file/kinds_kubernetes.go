@@ -146,8 +146,8 @@ func checkSecret(c *checks, s *corev1.Secret) {
 	if len(c.found) > 0 {
 		return
 	}
-	// If the pair is found invalid here, the last good pair stays in use. Translation checks the
-	// pair again, because a store may have other writers.
+	// Because invalid pairs are reported here, the last good pair stays in use. Translation also
+	// checks the pair, because the store may have other writers.
 	if _, err := certificates.ReadPair(s.Data[corev1.TLSCertKey], s.Data[corev1.TLSPrivateKeyKey]); err != nil {
 		c.wrong("data", "tls.crt and tls.key are not a certificate with its key: "+err.Error(),
 			"write a PEM certificate chain, leaf first, and the private key of the leaf")

@@ -45,7 +45,7 @@ func TestLastGood_InvalidObjectKeepsItAndDelaysNoOther(t *testing.T) {
 	if all := strings.Join(f.findings(), "\n"); !strings.Contains(all, stays) {
 		t.Errorf("want a finding that the last good version is in use, got:\n%s", all)
 	}
-	// Over a restart too, and over another one.
+	// The last good forms survive a restart, and a second restart.
 	for range 2 {
 		f.restart()
 		f.load()
@@ -104,7 +104,7 @@ func TestLastGood_DeletedWhileStoppedIsGone(t *testing.T) {
 	f.remove("c.yaml")
 	f.load()
 	f.expectHosts(map[string]string{"a": "a.example.com"})
-	// It does not come back when the file breaks later.
+	// A removed object does not return when the file becomes invalid later.
 	f.restart()
 	f.write("a.yaml", "[")
 	f.load()
@@ -177,7 +177,8 @@ func TestLastGood_UnwritableStateDoesNotStopChanges(t *testing.T) {
 	f.expectHosts(map[string]string{"x": "2.example.com", "y": "1.example.com"})
 }
 
-// Nothing can be written for a while. Afterwards nothing is missing, without another change.
+// While the disk is full, the state file cannot be written. Once the disk has room, all last good
+// forms are written, without another change of a file.
 func TestLastGood_FullDiskLosesNothingOnceItHasRoom(t *testing.T) {
 	f := newFolder(t)
 	f.write("a.yaml", route("x", "1.example.com"))
@@ -230,7 +231,8 @@ func TestLastGood_UnreadableStateIsNotReplaced(t *testing.T) {
 	f.write("a.yaml", route("x", "1.example.com"))
 	f.load()
 	path := filepath.Join(f.state, "last-good.jsonl")
-	if err := errors.Join(os.Rename(path, path+".aside"), os.Mkdir(path, 0o700)); err != nil { // reading a folder fails
+	// A folder in place of the file makes reading fail.
+	if err := errors.Join(os.Rename(path, path+".aside"), os.Mkdir(path, 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	f.restart()
@@ -312,7 +314,7 @@ func TestFile_LocateReturnsLineOfField(t *testing.T) {
 		{pool, "spec.endpointPickerRef.name", "r.yaml:24"},
 		{report.Ref{Kind: "Service", Namespace: "default", Name: "nowhere"}, "", ""},
 	} {
-		for range 2 { // the second answer is remembered
+		for range 2 { // the second result comes from a cache
 			if got := strings.TrimPrefix(f.read.Locate(c.owner, c.field), f.dir+"/"); got != c.want {
 				t.Errorf("%s %s is at %q, want %q", c.owner, c.field, got, c.want)
 			}

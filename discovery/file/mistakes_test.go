@@ -18,7 +18,8 @@ func exporters(n int) string {
 	return b.String()
 }
 
-// mistakes has invalid documents by their mistake, and the full text of the findings.
+// mistakes has invalid documents, keyed by their mistake, with the full texts of the expected
+// findings.
 var mistakes = map[string]struct {
 	text string
 	want []string
@@ -307,7 +308,7 @@ func TestSchema_FindingNamesFieldProblemAndFix(t *testing.T) {
 	}
 }
 
-// A user looks for a mistake where the finding is.
+// The finding about broken YAML must name the line with the mistake, because users look there.
 func TestFile_BrokenYAMLIsReportedAtTheMistake(t *testing.T) {
 	third := func(text string) string {
 		return "# The first.\n" + chatRoute + "---\n" + route("two", "b.example.com") + "---\n" + text
@@ -344,7 +345,7 @@ func TestFile_BrokenYAMLIsReportedAtTheMistake(t *testing.T) {
 	}
 }
 
-// A text in which each line depends on the next ones is parsed within a bound.
+// The search for the broken line of a long document takes bounded time.
 func TestFile_LineOfAMistakeIsFoundWithinABound(t *testing.T) {
 	f := newFolder(t)
 	f.write("x.yaml", "a: 1\nb: \""+strings.Repeat("one line of many\n", 100_000))

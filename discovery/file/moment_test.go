@@ -15,9 +15,9 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// moments is a folder in which a route moves from Service to Service. Each new Service is written
-// before the route names it, and is removed after the route has left it. So the route has a backend
-// at every moment.
+// moments is a folder in which a route moves from Service to Service. A new Service is written
+// before the route names it. An old Service is removed after the route no longer names it. So the
+// route has a backend at every moment.
 type moments struct {
 	t    *testing.T
 	dir  string
@@ -25,7 +25,7 @@ type moments struct {
 	read *Reader
 
 	*store.Store
-	torn []string // revisions with a state that the folder never had
+	torn []string // revisions with content that the folder never had
 }
 
 func newMoments(t *testing.T) *moments {
@@ -69,7 +69,8 @@ func (m *moments) save(name, text string) {
 	}
 }
 
-// file returns the file of Service i: some sort before the route's file, some after it.
+// file returns the name of the file of Service i. Some of these names sort before the route's file,
+// and some after it.
 func (m *moments) file(i int) string { return fmt.Sprintf("%c-%d.yaml", "az"[i%2], i) }
 
 func service(n int) string {
@@ -88,7 +89,8 @@ spec:
 `, m.n))
 }
 
-// move changes the route to the next Service, which has a file of its own.
+// move writes the next Service into its own file, changes the route to it, and removes the old
+// Service.
 func (m *moments) move() {
 	m.t.Helper()
 	old := m.file(m.n)
@@ -115,7 +117,8 @@ func (m *moments) remove(name string) {
 	}
 }
 
-// once returns paths at its first call. Later, or without paths, it returns everything.
+// once returns a nextChanges function. Its first call returns paths. Later calls return no paths,
+// and the parameter everything.
 func once(everything bool, paths ...string) nextChanges {
 	return func() ([]string, bool) {
 		files := paths
@@ -146,10 +149,10 @@ func (m *moments) whole() {
 	}
 }
 
-// On a busy machine much time passes between the reads of the first and the last file. If half of a
-// move were applied, requests would get 500.
+// The Reader must not apply half of a move, because requests would then get 500. On a busy machine,
+// much time passes between the reads of the first and the last file.
 func TestFile_ChangeDuringReadIsNotAppliedByHalves(t *testing.T) {
-	for _, known := range []bool{false, true} { // whether the changed files are known; else everything is scanned
+	for _, known := range []bool{false, true} { // false: no event, so all files are scanned
 		for moves := 1; moves <= 3; moves++ {
 			for at := range 2 {
 				t.Run(fmt.Sprintf("known %t, %d moves before read %d", known, moves, at), func(t *testing.T) {
@@ -216,8 +219,8 @@ func TestFile_SuccessiveChangesApplyInOrder(t *testing.T) {
 	m.whole()
 }
 
-// Only the route's file is known to have changed when it is read. The other file changes during
-// that read.
+// The read begins with an event of only the route's file. Another file changes during the read, and
+// must be read, too.
 func TestFile_OtherFileChangedDuringReadIsRead(t *testing.T) {
 	m := newMoments(t)
 	m.edit()
@@ -237,8 +240,9 @@ func TestFile_OtherFileChangedDuringReadIsRead(t *testing.T) {
 	m.whole()
 }
 
-// The cost of a change must not depend on the number of other files. The test changes one of them
-// through another hard link, which sends no event: a reader that scans it would apply that change.
+// The cost of a change must not depend on the number of other files, so a change must not read
+// them. The test changes another file through a hard link, which sends no event. If the Reader read
+// this file, the change would appear.
 func TestFile_ChangeReadsNoOtherFile(t *testing.T) {
 	m := newMoments(t)
 	name := filepath.Join(m.dir, m.file(m.n))

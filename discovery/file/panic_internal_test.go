@@ -4,7 +4,7 @@ import "testing"
 
 func TestPanic_OfOneDocumentIsItsOwnMistake(t *testing.T) {
 	var at string
-	// without a catalog, no object can be read
+	// Reading a document panics, because the Reader has no catalog.
 	r := &Reader{cfg: Config{OnPanic: func(document string, _ any, _ []byte) { at = document }}}
 	doc := &document{text: "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n", line: 3}
 	if err := r.readDocument(t.Context(), "a.yaml", doc); err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// These limits of a document stop aliases that expand without bound.
+// maxDepth and maxExpanded bound the nesting and the number of values in a document, because YAML
+// aliases may expand without bound.
 const (
 	maxDepth    = 100
 	maxExpanded = 100_000
@@ -34,7 +35,7 @@ func parseNode(text string) (*yaml.Node, *mistake) {
 			&mistake{severity: report.Error, broken: true, problem: "is not one YAML document",
 				fix: "separate documents with a line ---"}
 	}
-	// After a line ..., or after a value such as {}, other objects may follow.
+	// A document ends at a line "...", or after a value such as {}. The text after it is lost.
 	if err := d.Decode(&more); !errors.Is(err, io.EOF) {
 		return nil, &mistake{severity: report.Error, broken: true, line: max(0, more.Line-1),
 			problem: "has more text after the end of a YAML document", fix: "separate documents with a line ---"}
@@ -42,8 +43,8 @@ func parseNode(text string) (*yaml.Node, *mistake) {
 	return doc.Content[0], nil
 }
 
-// syntaxMistake converts an error such as "yaml: line 4: did not find expected key". The line is
-// the beginning of the broken part, such as a mapping.
+// syntaxMistake converts an error of the YAML library, such as "yaml: line 4: did not find expected
+// key", to a mistake. The line in the error is the first line of the broken mapping, list or text.
 func syntaxMistake(err error) *mistake {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	m := &mistake{severity: report.Error, broken: true,
@@ -91,7 +92,7 @@ func (p *parser) wrong(n *yaml.Node, path, problem, fix string) {
 		mistake{severity: report.Error, line: n.Line - 1, field: path, problem: problem, fix: fix})
 }
 
-// value returns map[string]any, []any, string, bool, int64, float64 or nil.
+// value converts a YAML node to map[string]any, []any, string, bool, int64, float64 or nil.
 func (p *parser) value(n *yaml.Node, path string, depth int) any {
 	if p.aliases > 0 {
 		p.expanded++

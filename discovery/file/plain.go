@@ -10,7 +10,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// digest identifies the text of a document. The text is read again where a line of it is needed.
+// digest is a hash of a document's text. The text itself is not kept. It is read again from the
+// file when a line number is needed.
 type digest [16]byte
 
 func digestOf(text string) digest {
@@ -18,15 +19,15 @@ func digestOf(text string) digest {
 	return digest(sum[:16])
 }
 
-// plainDocument is the compact form of a document with one valid object, which no other document
-// defines. Almost all documents are plain: 100,000 keys would otherwise take 60 MiB more. A change
-// of the document, or another definition of its object, expands it.
+// plainDocument is the compact form of a document with one valid object that no other document
+// defines. Almost all documents are plain. For 100,000 objects, this form takes 60 MiB less. If the
+// document changes, or another document defines its object, it is expanded to a document.
 type plainDocument struct {
 	digest digest
-	kind   *kind // nil: free
-	packed any   // in the form of the store, which has the same value
-	line   int32 // document.line
-	first  int32 // object.line
+	kind   *kind // nil: the position has no document
+	packed any   // the object in the form of the store, which shares the value
+	line   int32 // as document.line
+	first  int32 // as object.line
 }
 
 // spot is the position of a plain document.
@@ -42,7 +43,7 @@ func (p *plainDocument) claim(path string) claim {
 	return claim{path, &document{digest: p.digest, line: int(p.line), objects: []*object{o}}, o}
 }
 
-// plainOf returns the definition of an object that is plain.
+// plainOf returns the definition of an object from its plain document; false if it has none.
 func (r *Reader) plainOf(ref report.Ref) (c claim, ok bool) {
 	s, ok := r.plains[r.catalog.of(ref)][ref.Key()]
 	if !ok {
@@ -51,7 +52,7 @@ func (r *Reader) plainOf(ref report.Ref) (c claim, ok bool) {
 	return s.src.plains[s.at].claim(s.src.path), true
 }
 
-// keptOf is like r.kept, for plain objects, too.
+// keptOf returns the version of an object that the store has, from a plain document or from r.kept.
 func (r *Reader) keptOf(ref report.Ref) (keptObject, bool) {
 	if c, ok := r.plainOf(ref); ok {
 		return keptObject{c.object.good, c.path}, true
@@ -60,7 +61,8 @@ func (r *Reader) keptOf(ref report.Ref) (keptObject, bool) {
 	return k, ok
 }
 
-// persistedRefs lists the objects that the store has, and the closed policies with former targets.
+// persistedRefs returns the refs of all objects that the state file must have: the objects that the
+// store has, and the policies with former targets.
 func (r *Reader) persistedRefs() []report.Ref {
 	refs := make([]report.Ref, 0, len(r.kept))
 	for ref := range r.kept {
@@ -80,7 +82,7 @@ func (r *Reader) persistedRefs() []report.Ref {
 	return refs
 }
 
-// expand makes the document of an object an ordinary one.
+// expand converts the plain document of an object, if it has one, to a document.
 func (r *Reader) expand(ref report.Ref) {
 	k := r.catalog.of(ref)
 	if s, ok := r.plains[k][ref.Key()]; ok {
@@ -114,13 +116,13 @@ func (s *source) sort() {
 	slices.SortFunc(s.docs, func(a, b *document) int { return cmp.Compare(a.line, b.line) })
 }
 
-// settled is an object whose definition has been decided. The store uses the string id.
+// settled is an object whose definition in use has been decided. id is its key in the store.
 type settled struct {
 	ref report.Ref
 	id  string
 }
 
-// compact makes documents plain.
+// compact converts the documents of the listed objects to plain documents, where possible.
 func (r *Reader) compact(list []settled) {
 	compacted, sources := map[*document]bool{}, map[*source]bool{}
 	for _, s := range list {
@@ -151,7 +153,7 @@ func (r *Reader) compact(list []settled) {
 			src.plains = slices.Clone(src.plains)
 		}
 	}
-	if len(compacted) > 1000 { // Go's maps never shrink
+	if len(compacted) > 1000 { // Go's maps never shrink, so copies free memory
 		r.claims, r.kept = maps.Collect(maps.All(r.claims)), maps.Collect(maps.All(r.kept))
 	}
 }
@@ -162,7 +164,8 @@ func (c claim) isPlain(kept keptObject) bool {
 		o.item < 0 && len(o.mistakes)+len(o.moved)+len(doc.mistakes) == 0 && len(doc.objects) == 1 && !doc.unidentified
 }
 
-// textOf returns the text of a document; "" if its file has changed since. r.parsing is held.
+// textOf reads the text of a document from its file again. It returns "" if the file no longer has
+// this text. The caller holds r.parsing.
 func (r *Reader) textOf(path string, d digest) string {
 	info, err := r.again.stat(path)
 	if err != nil {

@@ -42,7 +42,8 @@ func lineOf(n *yaml.Node, path string) int {
 		next := (*yaml.Node)(nil)
 		switch n.Kind {
 		case yaml.MappingNode:
-			// Merged keys are not found. Then the line of the mapping stays.
+			// A key that the mapping merges with << is not found. The result is then the mapping's
+			// line.
 			for i := 0; i+1 < len(n.Content); i += 2 {
 				if n.Content[i].Value == seg {
 					line, next = n.Content[i].Line, n.Content[i+1]

@@ -18,8 +18,8 @@ import (
 
 const (
 	maxFile = 64 << 20
-	// emptyGrace is how long an emptied file keeps its objects: a shell truncates a file long
-	// before its command writes to it.
+	// emptyGrace is how long the objects of an emptied file stay, because a shell with a
+	// redirection truncates a file long before the command writes to it.
 	emptyGrace = 2 * time.Second
 	maxScans   = 50
 )
@@ -46,7 +46,7 @@ func (s signature) same(info fs.FileInfo) bool {
 		s.info.ModTime().Equal(info.ModTime())
 }
 
-// changes maps a file to its current source, or to nil if the file is removed.
+// changes has the changed files: their new sources by path, or nil for a removed file.
 type changes map[string]*source
 
 func (r *Reader) latest(n changes, path string) *source {
@@ -60,9 +60,9 @@ type nextChanges func() (files []string, everything bool)
 
 func scanEverything() (files []string, everything bool) { return nil, true }
 
-// gather repeats its pass until no file changes during a pass, because a user may write a backend
-// before its route. The files that the parameter next returns are read even if their modification
-// times are unchanged.
+// gather reads the changed files. It repeats until no file changes during a pass, because a user
+// may write a route and its backend one after the other. It reads the files that next returns even
+// if their modification times are unchanged.
 func (r *Reader) gather(next nextChanges) (fresh []*source, gone []string, problems []mistake) {
 	n, problems, steady := changes{}, r.problems, false
 	for pass := 0; pass < maxScans && !steady; pass++ {
@@ -106,7 +106,8 @@ func (r *Reader) scan(n changes) (steady bool, problems []mistake) {
 	return steady, problems
 }
 
-// The result lost has the paths that have become unreadable: objects below them stay in use.
+// list finds all files below the roots. lost has the paths that have become unreadable. Objects
+// from files below these paths stay in use.
 func (r *Reader) list() (found, lost []string, problems []mistake) {
 	seen := map[string]bool{}
 	t := tree{disk: r.disk, entered: map[identity]bool{}, file: func(path string, _ bool) { seen[path] = true },
@@ -147,8 +148,8 @@ func (r *Reader) list() (found, lost []string, problems []mistake) {
 	return slices.Sorted(maps.Keys(seen)), lost, problems
 }
 
-// permitted returns an error for a file or folder that penstock is not permitted to read. It may hold
-// an AccessPolicy, of which nothing is known, so its targets would be open.
+// permitted returns an error if penstock is not permitted to read a file or folder. The file may
+// have an AccessPolicy whose targets are unknown and would be open.
 func permitted(fresh []*source, problems []mistake) error {
 	for _, p := range problems {
 		if p.denied {
@@ -185,7 +186,7 @@ func (r *Reader) open(paths []string, forced bool, n changes) (any bool) {
 		src := &source{path: path, mark: signature{info}}
 		var raw []byte
 		switch {
-		case errors.Is(err, fs.ErrNotExist) && r.disk.isLink(path): // its target may return
+		case errors.Is(err, fs.ErrNotExist) && r.disk.isLink(path): // the link's target may return
 			err = errDangling
 		case errors.Is(err, fs.ErrNotExist):
 			if old != nil {
@@ -207,7 +208,8 @@ func (r *Reader) open(paths []string, forced bool, n changes) (any bool) {
 		}
 		if err != nil {
 			src.unusable = &mistake{severity: report.Error, problem: "cannot be read: " + clean(err),
-				fix: "make it readable for penstock, or move it out of the folder", denied: errors.Is(err, fs.ErrPermission)}
+				fix:    "make it readable for penstock, or move it out of the folder",
+				denied: errors.Is(err, fs.ErrPermission)}
 		} else if ok {
 			src.docs = split(text)
 			for i, doc := range src.docs {

@@ -37,25 +37,28 @@ type Config struct {
 	// required.
 	Paths []string
 	Store Store
-	// StateDir is the folder that persists each object's last good form. Load and Run create it. If
-	// empty, nothing is persisted, and each change scans all files (see sentinel).
+	// StateDir is the folder in which the last good form of each object is persisted. Load and Run
+	// create the folder. "": nothing is persisted, and each change causes a scan of all files (see
+	// sentinel).
 	StateDir string
 	Log      *slog.Logger // nil: slog.Default
-	// OnPanic is called with the place of a document whose read has panicked. Optional.
+	// OnPanic, if set, is called after a panic while reading a document. document is the document's
+	// file and line.
 	OnPanic func(document string, value any, stack []byte)
-	// Report receives all reports about the files whenever a report may have changed, one call at a
-	// time. A report without an owner has the findings that belong to no object. Optional.
+	// Report, if set, receives all reports about the files whenever a report may have changed.
+	// Calls do not overlap. A report without an owner has the findings that belong to no object.
 	Report func([]report.Report)
-	// Former returns the former targets of an AccessPolicy in the store ("namespace/name"), which
-	// are persisted with its last good form. Optional.
+	// Former, if set, returns the former targets of an AccessPolicy ("namespace/name") in the
+	// store. They are persisted with the policy's last good form.
 	Former func(policy string) []v1alpha1.FormerTarget
-	// Changed files are read when no event has arrived for Debounce. 0: debounceQuiet.
+	// Debounce is how long a Reader waits after the last file event before it reads changed files.
+	// 0: 5 ms.
 	Debounce time.Duration
 	// Poll is the interval of full scans, for file systems without events. Default 10 s.
 	Poll time.Duration
 }
 
-// Reader reads files into a store.
+// Reader reads files into a store, and follows their changes.
 type Reader struct {
 	cfg     Config
 	catalog *catalog
@@ -73,23 +76,23 @@ type Reader struct {
 	emptied  map[string]time.Time // when a file was first seen empty
 
 	mu       sync.Mutex                             // guards the fields below; only the holder of work changes them
-	claims   map[report.Ref][]claim                 // the first is in use
-	kept     map[report.Ref]keptObject              // what the store has
+	claims   map[report.Ref][]claim                 // definitions of each object; the first is in use
+	kept     map[report.Ref]keptObject              // the versions that the store has
 	policies map[report.Ref]bool                    // the AccessPolicies in kept
-	former   map[report.Ref][]v1alpha1.FormerTarget // of policies, as they are persisted
+	former   map[report.Ref][]v1alpha1.FormerTarget // persisted former targets of the policies
 	plains   map[*kind]map[string]spot              // objects that are neither in claims nor in kept, by primary key
 
 	invalid map[report.Ref]bool         // objects that are defined, invalid and not in the store; guarded by work
 	closed  map[report.Ref]store.Object // the objects of closed.go that the store has; guarded by work
 
 	parsing sync.Mutex // guards the fields below
-	again   *disk      // reads the files for findLine
-	text    struct {   // the file that findLine read last
+	again   *disk      // reads files again for findLine
+	text    struct {   // a cache: the file that findLine read last
 		path string
 		mark signature
 		docs map[digest]string
 	}
-	last struct { // the document that findLine parsed last
+	last struct { // a cache: the document that findLine parsed last
 		digest  digest
 		node    *yaml.Node
 		mistake *mistake
@@ -102,7 +105,7 @@ type keptObject struct {
 }
 
 type source struct {
-	path     string // as the user would write it
+	path     string // path below a root, as the user gave the root
 	mark     signature
 	docs     []*document // sorted by line, without plain documents
 	plains   []plainDocument
@@ -115,7 +118,7 @@ func (s *source) unidentified() bool {
 	return s.unusable != nil || slices.ContainsFunc(s.docs, func(d *document) bool { return d.unidentified })
 }
 
-// New makes a Reader without reading.
+// New makes a Reader. It reads nothing before Load or Run.
 func New(cfg Config) (*Reader, error) {
 	if len(cfg.Paths) == 0 || cfg.Store == nil {
 		return nil, errors.New("file reader: no path or no store given")
@@ -149,12 +152,12 @@ func New(cfg Config) (*Reader, error) {
 	return r, nil
 }
 
-// Synced returns a channel that closes when everything has been read once.
+// Synced returns a channel that closes when all files have been read once.
 func (r *Reader) Synced() <-chan struct{} { return r.synced }
 
-// Load reads everything once. It fails if a path cannot be read at all, or if the store fails.
-// Mistakes in files are reported instead. With a StateDir that has no object yet, it also fails if a
-// file cannot be read for lack of permission.
+// Load reads all files once. It fails if a path of Config.Paths cannot be read, or if the store
+// fails. Mistakes in files do not make it fail: they are reported. If StateDir has no object yet,
+// Load also fails if it has no permission to read a file.
 func (r *Reader) Load(ctx context.Context) error {
 	for _, root := range r.roots {
 		if err := Exist(root.path); err != nil {
@@ -220,7 +223,8 @@ func (r *Reader) sync(ctx context.Context, next nextChanges) error {
 	return nil
 }
 
-// stuckAfter is how long a read may go on without the begin or end of a file system operation.
+// stuckAfter is how long a read may last without beginning or ending a file system operation. After
+// that, the Reader is stuck.
 const stuckAfter = 30 * time.Second
 
 func (r *Reader) watchdog() (end func()) {
@@ -261,8 +265,8 @@ func (r *Reader) take(fresh []*source, gone []string, affected map[report.Ref]bo
 	return ops, dirty, r.reports()
 }
 
-// readAll parses and validates new documents on every processor, because this takes most of the
-// time of a cold start.
+// readAll parses and validates new documents on all processors, because parsing and validation take
+// most of the time of a first start.
 func (r *Reader) readAll(ctx context.Context, fresh []*source) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
@@ -317,8 +321,9 @@ func (r *Reader) readDocument(ctx context.Context, path string, doc *document) (
 	return doc.read(ctx, r.catalog)
 }
 
-// Locate returns the place of an object or of a field, as "file:line". For an absent field it
-// returns the place of the innermost existing parent. It returns "" for an object in no file.
+// Locate returns where an object or its field is written, as "file:line". For an absent field, it
+// returns the line of the innermost parent field that exists. It returns "" for an object in no
+// file.
 func (r *Reader) Locate(ref report.Ref, field string) string {
 	ref, field = withoutAccess(ref, field)
 	r.mu.Lock()
@@ -337,7 +342,7 @@ func (r *Reader) Locate(ref report.Ref, field string) string {
 	}
 	line := c.object.line
 	if c.object.good == nil && kept.good != nil {
-		return place(c.path, c.doc.line+line) // a converted object's fields have no lines in the file
+		return place(c.path, c.doc.line+line) // fields of the last good form have no lines
 	}
 	if field != "" {
 		line = r.fieldLine(c, field)
@@ -363,7 +368,7 @@ func (r *Reader) fieldLine(c claim, field string) int {
 	return line
 }
 
-// r.parsing is held.
+// The caller holds r.parsing.
 func (r *Reader) findLine(c claim, field string) (line int, found bool) {
 	if r.last.digest != c.doc.digest || r.last.node == nil {
 		text := r.textOf(c.path, c.doc.digest)

@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// folder is a configuration folder, and a reader of it.
+// folder is a configuration folder with a Reader.
 type folder struct {
 	t     *testing.T
 	dir   string
@@ -205,7 +205,7 @@ func TestSecret_StringDataIsRead(t *testing.T) {
 			"its text in stringData")
 }
 
-// Of two conflicting objects the older one takes precedence, in a folder as in a cluster.
+// creationTimestamp is kept, because the older of two conflicting objects takes precedence.
 func TestFile_CreationTimestampStays(t *testing.T) {
 	f := newFolder(t)
 	for name, line := range map[string]string{"quoted": `"2020-01-01T00:00:00Z"`, "plain": "2020-01-01T00:00:00Z",

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Findings go to logs, to the status file and over HTTP.
+// Findings must not contain the values of Secrets, because findings are logged, written to the
+// status file and served over HTTP.
 func TestSecret_FindingHidesValue(t *testing.T) {
 	const key = "-----BEGIN PRIVATE KEY-----\n    MIIsecret\n    -----END PRIVATE KEY-----"
 	for name, text := range map[string]string{
@@ -37,7 +38,7 @@ func TestSecret_FindingHidesValue(t *testing.T) {
 	}
 }
 
-// The value of a header may authenticate clients.
+// Findings must not contain the value of a header, because it may be a credential.
 func TestHTTPRoute_FindingHidesAHeadersValue(t *testing.T) {
 	for name, rule := range map[string]string{
 		"a header that is set":     `filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: Authorization, value: "Bearer 4711\t"}]}}]`,

@@ -12,9 +12,10 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// sentinel is a folder that only Penstock uses, and that is watched together with the
-// configuration. inotify delivers the events of one watcher in order: once the event of a file that
-// Penstock creates here arrives, all earlier events have arrived. (Watchman does the same.)
+// sentinel is a folder that only Penstock uses. One inotify watcher watches it together with the
+// configuration folders, and delivers events in order. So once the event of a file that Penstock
+// creates in this folder arrives, the events of all earlier changes have arrived. Watchman does the
+// same.
 type sentinel struct {
 	dir   string
 	n     int
@@ -23,8 +24,8 @@ type sentinel struct {
 
 const (
 	sentinelFolder = "sentinel"
-	// The machine may stall, and some file systems send no events. After sentinelTimeout all files
-	// are scanned.
+	// sentinelTimeout is how long to wait for the sentinel's event before all files are scanned:
+	// the machine may stall, and some file systems send no events.
 	sentinelTimeout = 2 * time.Second
 )
 
@@ -41,7 +42,8 @@ func newSentinel(state string, notify *fsnotify.Watcher) *sentinel {
 
 func (f *sentinel) owns(path string) bool { return f != nil && filesystem.Within(f.dir, path) }
 
-// passed returns false if events may be missing.
+// passed waits until the events of all earlier file changes have arrived. It returns false if
+// events may be missing.
 func (w *watch) passed() bool {
 	f := w.sentinel
 	if f == nil {
@@ -52,7 +54,7 @@ func (w *watch) passed() bool {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		return false
 	}
-	defer func() { _ = os.Remove(path) }() // newSentinel removes leftovers
+	defer func() { _ = os.Remove(path) }() // if this fails, the next newSentinel removes the file
 	late := time.NewTimer(sentinelTimeout)
 	defer late.Stop()
 	for {

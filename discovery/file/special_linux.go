@@ -2,8 +2,9 @@ package file
 
 import "syscall"
 
-// kernels maps magic numbers (linux/magic.h) to kernel file systems. They hold no user
-// configuration. Some are endless (/proc/PID/root contains the whole machine), or act when read.
+// kernels maps magic numbers (linux/magic.h) to names of kernel file systems. These hold no user
+// configuration. Some are endless (/proc/PID/root contains the whole machine), and some have side
+// effects when they are read.
 var kernels = map[uint32]string{
 	0x9fa0: "proc", 0x62656572: "sysfs", 0x64626720: "debugfs", 0x74726163: "tracefs", 0x27e0eb: "cgroup",
 	0x63677270: "cgroup2",

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A link to /proc leads to the whole machine by each process in it: none of it is read, and a
-// finding names the link.
+// A link to /proc would lead to the whole machine, through each process. The Reader must not enter
+// it, and a finding must name the link.
 func TestFolder_FileSystemsOfTheKernelAreNotEntered(t *testing.T) {
 	dir := folderOf(t, map[string]string{"a.yaml": gatewayNamed("a"), "z.yaml": gatewayNamed("z")})
 	want := []string{}
@@ -17,7 +17,7 @@ func TestFolder_FileSystemsOfTheKernelAreNotEntered(t *testing.T) {
 			continue
 		}
 		if kernel, err := kernelFileSystem(to); err != nil || kernel == "" {
-			continue // not mounted here
+			continue // this file system is not mounted
 		}
 		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
 			t.Fatal(err)

@@ -2,5 +2,6 @@
 
 package file
 
-// Outside Linux, only the number and depth of folders are bounded.
+// kernelFileSystem detects nothing outside Linux. Only the limits of the number and depth of
+// folders then stop an endless file system.
 func kernelFileSystem(string) (string, error) { return "", nil }

@@ -19,9 +19,9 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// stateFile has a line of JSON for each change; the last line about an object is valid. It is one
-// file, because some file systems take seconds to create thousands of files. Its mode is 0600,
-// because it contains Secrets.
+// stateFile is a journal in Config.StateDir with a line of JSON for each change. The last line
+// about an object is valid. It is one file, because some file systems take seconds to create
+// thousands of files. Its mode is 0600, because it contains Secrets.
 const stateFile = "last-good.jsonl"
 
 // The journal is rewritten when its size exceeds maxWaste plus four times its size after the last
@@ -39,9 +39,9 @@ type record struct {
 
 type journal struct {
 	path    string
-	written bool // this process wrote the file, so its last line is complete
-	size    int  // in bytes, with outdated lines
-	live    int  // size after the last rewrite
+	written bool // this process has written the whole file, so the last line is complete
+	size    int  // size in bytes, including outdated lines
+	live    int  // size in bytes after the last rewrite
 	outcome statefile.Outcome
 }
 
@@ -62,7 +62,7 @@ func (r *Reader) restore() {
 	defer r.mu.Unlock()
 	r.former = map[report.Ref][]v1alpha1.FormerTarget{}
 	decided := map[report.Ref]bool{}
-	// Newest first: the line before a damaged line applies.
+	// The newest line about an object comes first. If it is damaged, the line before it applies.
 	for _, line := range slices.Backward(slices.Collect(bytes.Lines(raw))) {
 		var rec record
 		if err := json.Unmarshal(line, &rec); err != nil {
@@ -82,7 +82,7 @@ func (r *Reader) restore() {
 				dropped = fmt.Errorf("%s: %w", rec.Ref, err)
 				continue
 			}
-			g.obj = nil // to save memory: few of these objects will be used
+			g.obj = nil // saves memory, because few restored objects are used
 			if ours {
 				r.kept[rec.Ref] = keptObject{g, path}
 			}
@@ -99,7 +99,8 @@ func (r *Reader) restore() {
 	}
 }
 
-// asGiven returns false if the path is below no root.
+// asGiven converts an absolute path to a path below a root as the user gave it. It returns false if
+// the path is below no root.
 func (r *Reader) asGiven(abs string) (string, bool) {
 	for _, root := range r.roots {
 		if rel, err := filepath.Rel(root.abs, abs); err == nil && abs != "" && filepath.IsLocal(rel) {
@@ -125,7 +126,8 @@ func (r *Reader) decodeForm(form []byte) (*good, error) {
 	return &good{kind: k, obj: k.table.Pack(obj), raw: form}, nil
 }
 
-// After an error, the next call of persist writes the forms of all objects.
+// persist writes the forms of changed objects to the state file. After an error, the next call
+// writes the forms of all objects.
 func (r *Reader) persist(dirty []report.Ref) {
 	if r.journal.path == "" || len(dirty) == 0 && !r.journal.outcome.Failed() {
 		return
@@ -188,8 +190,8 @@ func (r *Reader) records(to io.Writer, refs []report.Ref) error {
 	return nil
 }
 
-// rewrite removes outdated lines. Appended lines are not synced: after a power cut, restore drops
-// incomplete lines.
+// rewrite replaces the state file by a file without outdated lines, and syncs it. Lines that are
+// appended later are not synced, because restore drops incomplete lines after a power cut.
 func (r *Reader) rewrite() error {
 	size := 0
 	err := statefile.ReplaceBy(r.journal.path, func(f io.Writer) error {

@@ -40,7 +40,8 @@ func oneOfWords(list []string) string {
 	return strings.Join(list[:len(list)-1], ", ") + " or " + list[len(list)-1]
 }
 
-// nearest returns the name of the kind that a document may mean, or "".
+// nearest returns the known kind whose name is nearest to a kind name that may be mistyped; "": no
+// name is near.
 func (c *catalog) nearest(kindName string) string {
 	if c.byName[kindName] != nil || slices.Contains(laterKinds, kindName) {
 		return kindName
@@ -70,7 +71,7 @@ func (c *catalog) unreadKind(apiVersion, kindName string) *mistake {
 	}
 }
 
-// ours returns the names of the kinds of our group.
+// ours returns the names of the kinds in Penstock's API group.
 func (c *catalog) ours() (names []string) {
 	for name, kinds := range c.byName {
 		if kinds[0].table.Group() == v1alpha1.Group {
@@ -83,7 +84,7 @@ func (c *catalog) ours() (names []string) {
 
 var ourName, _, _ = strings.Cut(v1alpha1.Group, ".")
 
-// ourGroup reports whether a group is ours, also if it is mistyped.
+// ourGroup reports whether a group is Penstock's API group, perhaps mistyped.
 func ourGroup(group string) bool {
 	return report.Distance(strings.ToLower(group), v1alpha1.Group) <= 3 ||
 		slices.ContainsFunc(strings.Split(strings.ToLower(group), "."), func(label string) bool {
@@ -91,8 +92,9 @@ func ourGroup(group string) bool {
 		})
 }
 
-// likelyMeant reports whether a document of another apiVersion means the kind. No core kind has the
-// name of another group's kind.
+// likelyMeant reports whether a document with this apiVersion and the kind's name likely means kind
+// k, although the apiVersion is not accepted. A document without a group does, because no core kind
+// has the name of a kind in another group.
 func likelyMeant(apiVersion string, k *kind) bool {
 	group := groupOf(apiVersion)
 	if group == "" || group == k.table.Group() || slices.Contains(laterGroups, group) ||

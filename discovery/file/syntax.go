@@ -9,14 +9,14 @@ import (
 
 const maxLocating = 4 << 20
 
-// brokenLine returns the first line, from 0, that makes a text invalid YAML. The library only
-// reports the line where the broken mapping, list or text begins.
+// brokenLine returns the first line, from 0, that makes a text invalid YAML. The YAML library does
+// not report this line, only the line where the broken mapping, list or text begins.
 func brokenLine(text string) (line int, found bool) {
 	ends := []int{0}
 	for line := range strings.Lines(text) {
 		ends = append(ends, ends[len(ends)-1]+len(line))
 	}
-	// The library fails soon after it has read the mistake.
+	// The library fails soon after it has read the broken line, so the search goes back from there.
 	r := &lineReader{ends: ends, text: text}
 	_ = yaml.NewDecoder(r).Decode(new(yaml.Node))
 	left := maxLocating

@@ -22,8 +22,8 @@ const (
 	debounceMax   = 200 * time.Millisecond
 )
 
-// Run loads everything, then follows changes until ctx ends. It fails for the same reasons as Load,
-// and if the system provides no file events.
+// Run loads all files, then follows their changes until ctx ends. It fails for the same reasons as
+// Load, and if the system provides no file events.
 func (r *Reader) Run(ctx context.Context) error {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -33,7 +33,7 @@ func (r *Reader) Run(ctx context.Context) error {
 	w := &watch{reader: r, notify: watcher, folders: map[string]fs.FileInfo{}, failed: map[string]bool{},
 		changed: map[string]bool{}}
 	w.sentinel = newSentinel(r.cfg.StateDir, watcher)
-	w.follow() // before the first read, so that no change is missed
+	w.follow() // watches begin before the first read, so no change is missed
 	if err := r.Load(ctx); err != nil {
 		return err
 	}
@@ -94,7 +94,9 @@ func (w *watch) note(ev fsnotify.Event) {
 	}
 }
 
-// The result everything is true after an event of a new name, a folder or a link. r.work is held.
+// classify returns the changed files among the paths that had events. everything is true if an
+// event was about a new name, a folder or a link: all files must then be scanned. The caller holds
+// r.work.
 func (r *Reader) classify(paths map[string]bool) (changed []string, everything bool) {
 	for path := range paths {
 		switch base := filepath.Base(path); {
@@ -111,7 +113,8 @@ func (r *Reader) classify(paths map[string]bool) (changed []string, everything b
 	return changed, everything
 }
 
-// plain reports whether a path is a regular file (not a link) that was read before. r.work is held.
+// plain reports whether a path is a regular file (not a link) that was read before. The caller
+// holds r.work.
 func (r *Reader) plain(path string) bool {
 	if r.files[path] == nil {
 		return false
@@ -168,8 +171,8 @@ func (w *watch) sync(ctx context.Context) error {
 	return err
 }
 
-// outside reports whether a path is below no root, and in the same folder as a root. The folder is
-// watched only because of that root.
+// outside reports whether events of a path must be ignored: the path is below no root, and its
+// folder is watched only because the folder contains a root.
 func (w *watch) outside(path string) bool {
 	alone := false
 	for _, root := range w.reader.roots {
@@ -181,8 +184,9 @@ func (w *watch) outside(path string) bool {
 	return alone
 }
 
-// follow watches every folder that may hold a configuration file: below the roots and behind links.
-// It also watches the parents of the roots, because a whole root may be replaced.
+// follow watches every folder that may have a configuration file: the folders below the roots, and
+// the folders to which links lead. It also watches the parents of the roots, because a whole root
+// may be replaced.
 func (w *watch) follow() {
 	wanted := map[string]bool{}
 	d := w.reader.disk

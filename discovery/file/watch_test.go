@@ -44,7 +44,7 @@ func TestFile_SavedFileIsLive(t *testing.T) {
 	f.write("r.yaml", route("a", "2.example.com"))
 	f.eventually("a", "2.example.com")
 
-	// As editors save: a temporary file beside it takes its place.
+	// Editors save a file by writing a temporary file in the same folder and renaming it.
 	f.write(".r.yaml.swp", "{")
 	f.write("r.yaml~", route("a", "old.example.com"))
 	f.write("tmp-1", route("a", "3.example.com"))
@@ -178,7 +178,8 @@ func TestFile_CurrentFolder(t *testing.T) {
 	f.eventually("b", "1.example.com")
 }
 
-// A shell truncates a file before the command that fills it runs.
+// A shell with a redirection truncates a file before the command fills it. This must not remove the
+// file's objects.
 func TestFile_TruncatedDuringWriteRemovesNothing(t *testing.T) {
 	f := newFolder(t)
 	f.write("r.yaml", route("a", "1.example.com"))
@@ -194,7 +195,7 @@ func TestFile_TruncatedDuringWriteRemovesNothing(t *testing.T) {
 	f.eventually("a", "2.example.com")
 	f.write("r.yaml", "# nothing any more\n")
 	f.eventually("a", "")
-	f.write("sign.yaml", "") // and it stays empty
+	f.write("sign.yaml", "") // the file stays empty
 	f.eventually("sign", "")
 }
 
@@ -245,7 +246,8 @@ func TestFile_LinkToFolderIsFollowed(t *testing.T) {
 	f.eventually("a", "3.example.com")
 }
 
-// Some file systems send no events. Writing a file through another hard link sends none either.
+// Some file systems send no events, so a scan must find changes. The test writes a file through
+// another hard link, which sends no event either.
 func TestFile_ChangeWithoutEventIsFoundByScan(t *testing.T) {
 	f := newFolder(t)
 	elsewhere := filepath.Join(t.TempDir(), "same.yaml")

@@ -16,10 +16,10 @@ import (
 	"github.com/penstock-project/penstock/discovery/statefile"
 )
 
-// Written is an object as written in a file, for commands that edit the file. Change Node, then
-// call Save.
+// Written is an object as a user wrote it in a file, for commands that edit the file. To edit the
+// object, change Node and call Save.
 type Written struct {
-	Path string // of the file
+	Path string // path of the file
 	Line int    // first line of the object, from 1
 	Name string // metadata.name
 	// Node is the object's mapping, with comments and styles.
@@ -31,8 +31,8 @@ type Written struct {
 }
 
 // FindWritten returns the objects of a kind in the files at or below paths, sorted by name, then by
-// file. It fails if a path or file cannot be read. It also fails if it finds no object, and a
-// document that names the kind is invalid YAML.
+// file. It fails if a path or file cannot be read. If it finds no object, it also fails if a
+// document that contains the kind's name is invalid YAML.
 func FindWritten(paths []string, group, kind string) (found []*Written, err error) {
 	if err := Exist(paths...); err != nil {
 		return nil, err
@@ -159,7 +159,7 @@ func SetField(mapping *yaml.Node, key string, value *yaml.Node) {
 // Save replaces the object in its file. Other documents of the file stay byte for byte. It fails if
 // the file has changed since it was read.
 func (w *Written) Save() error {
-	path, err := filepath.EvalSymlinks(w.Path) // keeps a link
+	path, err := filepath.EvalSymlinks(w.Path) // replaces the link's target, not the link
 	if err != nil {
 		return err
 	}

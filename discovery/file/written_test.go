@@ -59,7 +59,8 @@ kind:    Service
 	}
 }
 
-// Otherwise a command would report that no set exists, and its user would write another one.
+// If a file with a ClusterSet is invalid YAML, FindWritten must report this. Otherwise, a command
+// would report that no ClusterSet exists, and the user would write another one.
 func TestWritten_NamesTheLineThatIsNotYAML(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {

@@ -1,5 +1,5 @@
-// Package filesystem reads files and folders that users name, bounded in time and bytes. An
-// unresponsive mount, an endless FIFO or a file of /proc that waits for events does not block the
+// Package filesystem reads files and folders that users name, with limits of time and bytes. So an
+// unresponsive mount, an endless FIFO or a file of /proc that waits for events cannot block the
 // process.
 //
 // Invariants: a caller waits for no operation longer than Timeout. A longer operation is abandoned

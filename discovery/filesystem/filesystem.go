@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// Timeout bounds one operation, because a network file system may not answer.
+	// Timeout bounds the time of one operation, because a network file system may not respond.
 	Timeout = 3 * time.Second
 	// StuckAfter is how long an operation may hang before Stuck reports its path.
 	StuckAfter = 30 * time.Second
@@ -42,14 +42,16 @@ func (e TooLarge) Error() string {
 	return fmt.Sprintf("it is larger than %d MiB", int(e)>>20)
 }
 
-// Disk accesses the file systems of one reader. The zero Disk is ready for concurrent use. A nil
-// Disk does not remember hanging operations; it is for short-lived commands.
+// Disk runs file operations with a timeout, and records operations that hang. The zero Disk is
+// ready for use, also concurrently. A nil Disk does not record hanging operations. It is for
+// short-lived commands.
 type Disk struct {
 	mu   sync.Mutex
-	hung map[string]time.Time // path -> start
+	hung map[string]time.Time // the path of each hanging operation -> when the operation began
 }
 
-// Do runs an operation on a path until Timeout or the end of ctx.
+// Do runs an operation on a path. It returns at the latest after Timeout, or when ctx ends, even if
+// the operation hangs.
 func Do[T any](ctx context.Context, d *Disk, path string, operation func() (T, error)) (out T, err error) {
 	if d == nil {
 		d = &Disk{}
@@ -62,7 +64,7 @@ func Do[T any](ctx context.Context, d *Disk, path string, operation func() (T, e
 		err error
 	}
 	began, returned := time.Now(), make(chan result, 1)
-	go func() { // ends with the operation; at most maxHung are abandoned
+	go func() { // ends with the operation; at most maxHung goroutines remain
 		out, err := operation()
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -128,7 +130,7 @@ func (d *Disk) Stuck() (path string) {
 	return path
 }
 
-// StuckMessage is the line of /healthz for a path that Stuck returns.
+// StuckMessage returns the line that /healthz shows for a path that Stuck returned.
 func StuckMessage(path string) string {
 	return path +
 		" has been read for half a minute, and its file system does not answer; what was read before stays in use: " +
@@ -148,8 +150,8 @@ func (d *Disk) Read(path string) ([]byte, error) {
 	return raw, naming(path, err)
 }
 
-// Create opens an ordinary file for writing and truncates it, or creates it with mode 0600. It also
-// opens a device, or a FIFO that another process reads.
+// Create opens a file for writing. It truncates an ordinary file, or creates the file with mode
+// 0600. It also opens a device, or a FIFO that another process reads.
 func (d *Disk) Create(path string) (*os.File, error) {
 	const flags = os.O_CREATE | os.O_WRONLY | os.O_TRUNC | syscall.O_NONBLOCK
 	f, err := Do(context.Background(), d, path, func() (*os.File, error) { return os.OpenFile(path, flags, 0o600) })
@@ -180,8 +182,9 @@ func naming(path string, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// ReadRegular reads an ordinary file of up to most bytes. It rejects a pipe, which would wait for a
-// writer. An unresponsive file system blocks it, so callers use Do.
+// ReadRegular reads an ordinary file of at most `most` bytes. It rejects a FIFO, because reading
+// one waits for a writer. An unresponsive file system blocks ReadRegular, so callers run it with
+// Do.
 func ReadRegular(path string, most int) ([]byte, error) {
 	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if err != nil {

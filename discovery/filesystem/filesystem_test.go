@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// For a file that is not ordinary, the error comes at once and names the path.
+// Reading a file that is not ordinary fails at once, and the error names the path.
 func TestDisk_WhatNeverEndsIsAnError(t *testing.T) {
 	dir := t.TempDir()
 	fifo, large := filepath.Join(dir, "fifo"), filepath.Join(dir, "large")
@@ -47,7 +47,8 @@ func TestDisk_WhatNeverEndsIsAnError(t *testing.T) {
 	}
 }
 
-// A hanging operation costs its timeout only once. It is reported, and forgotten when it returns.
+// A hanging operation delays its caller by the timeout. Further operations on the path fail at
+// once. Stuck returns the path, until the operation returns.
 func TestDisk_HungOperationIsLeftBehindAndNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d filesystem.Disk

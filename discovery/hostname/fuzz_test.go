@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// FuzzState_OnlyAddressesAreRestored checks that a damaged file restores nothing, and a valid file
-// exactly its valid addresses.
+// FuzzState_OnlyAddressesAreRestored checks that restore returns no addresses from a damaged state
+// file, and exactly the valid addresses from a valid file.
 func FuzzState_OnlyAddressesAreRestored(f *testing.F) {
 	for _, s := range []string{
 		``, `{}`, `null`, `[]`, `{"a.example.com":["10.0.0.1","2001:db8::1"]}`, `{"a":["10.0.0.1"]`, `{"a":"10.0.0.1"}`,

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// buggy panics in the first lookups of one name.
+// buggy is a Lookup that panics in the first lookups of one name.
 type buggy struct{ left atomic.Int32 }
 
 func (b *buggy) LookupNetIP(_ context.Context, _, name string) ([]netip.Addr, error) {

@@ -32,21 +32,23 @@ type Store interface {
 type Config struct {
 	Store    Store
 	Lookup   Lookup        // nil: net.DefaultResolver
-	Interval time.Duration // from one successful lookup of a name to the next; default 30 s
+	Interval time.Duration // pause after a successful lookup of a name; default 30 s
 	// Retry is the delay after a name's first failed lookup; it doubles with each further failure.
 	// Default 2 s.
 	Retry time.Duration
-	// First is the timeout of a lookup (default 500 ms). A name that exceeds it becomes a failing
-	// name, whose lookups have Timeout (default 5 s).
+	// First is the timeout of a lookup (default 500 ms). If a lookup exceeds First, the next lookup
+	// of the name has Timeout (default 5 s).
 	First, Timeout time.Duration
-	// StateDir persists the last good addresses. If empty, nothing is persisted.
+	// StateDir is the folder in which the last addresses are persisted; "": they are not persisted.
 	StateDir string
 	Log      *slog.Logger // nil: slog.Default
-	// OnPanic receives a panic that ended one lookup, or one turn of the schedule. Optional.
+	// OnPanic, if set, receives a panic of a lookup or of the Resolver's loop. what names the
+	// operation.
 	OnPanic func(what string, value any, stack []byte)
 }
 
-// Resolver maintains store.Hosts. Its methods may be called concurrently.
+// Resolver looks up the used names, and stores their addresses in store.Hosts. Its methods may be
+// called concurrently.
 type Resolver struct {
 	cfg     Config
 	changed chan struct{}
@@ -104,9 +106,9 @@ type answer struct {
 	late      bool
 }
 
-// Want adds used names and removes gone names, all in lower case. It does not wait for lookups:
-// until the first lookup has ended, a new name has no Host, and a formerly used name has its last
-// addresses.
+// Want adds names to the used names, and removes gone names. All are in lower case. Want does not
+// wait for lookups. Until the first lookup ends, a new name has no Host, and a formerly used name
+// has its last addresses.
 func (r *Resolver) Want(names, gone []string) error {
 	if len(names)+len(gone) == 0 {
 		return nil
@@ -146,8 +148,9 @@ func (r *Resolver) Want(names, gone []string) error {
 	return r.apply(ops)
 }
 
-// Settle waits until every used name has an answer, until no answer has arrived for the duration
-// quiet, or until longest has passed. Then it removes the restored addresses of unused names.
+// Settle waits until the first lookup of every used name has ended. It stops waiting when no lookup
+// has ended for the duration quiet, or when longest has passed. Then it removes the restored
+// addresses of unused names.
 func (r *Resolver) Settle(ctx context.Context, quiet, longest time.Duration) error {
 	end := time.NewTimer(longest)
 	defer end.Stop()
@@ -192,7 +195,7 @@ func (r *Resolver) notify() {
 	}
 }
 
-// Run looks up used names until its context ends.
+// Run looks up the used names, again and again, until ctx ends.
 func (r *Resolver) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	answers := make(chan answer, parallel)
@@ -233,7 +236,7 @@ func (r *Resolver) turn(ctx context.Context, group *errgroup.Group, answers chan
 		r.persist()
 	case a := <-answers:
 		good = r.sort(a, answers, failures)
-		failures.begin() // makes turn call persist soon
+		failures.begin() // so that turn soon persists the new addresses
 	}
 	if err := r.save(good); err != nil {
 		return 0, err
@@ -258,7 +261,7 @@ func (r *Resolver) sort(first answer, more <-chan answer, failures *batch) (good
 				good = append(good, a)
 			case a.late && !retry:
 				n.slow, n.due = true, time.Now()
-				if n.pending { // a name with addresses keeps them, because its server may be slow
+				if n.pending { // names with addresses keep them: the server may be slow
 					failures.add(a)
 				}
 			default:
@@ -267,7 +270,7 @@ func (r *Resolver) sort(first answer, more <-chan answer, failures *batch) (good
 				failures.add(a)
 			}
 			r.schedule.add(n)
-			if a.problem != "" { // other names are settled by save, once it has stored their answers
+			if a.problem != "" { // save settles the other names after it has stored their addresses
 				r.settle(n)
 			}
 		}
@@ -279,8 +282,8 @@ func (r *Resolver) sort(first answer, more <-chan answer, failures *batch) (good
 	}
 }
 
-// start starts due lookups. It returns the time until the next lookup, or a negative time if an
-// answer must arrive first.
+// start starts the lookups that are due. It returns the time until the next lookup, or a negative
+// time if a running lookup must end first.
 func (r *Resolver) start(ctx context.Context, group *errgroup.Group, answers chan<- answer) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -306,9 +309,9 @@ func (r *Resolver) start(ctx context.Context, group *errgroup.Group, answers cha
 	}
 }
 
-// Resolve looks up names within Config.Timeout and stores all answers in one batch, for offline
-// use. It fails if ctx ends or the store fails. A name that does not resolve becomes a Host with an
-// Error.
+// Resolve looks up names within Config.Timeout, and stores all results at once, for commands that
+// need no Run. It fails if ctx ends or the store fails. A name that does not resolve gets a Host
+// with an Error.
 func (r *Resolver) Resolve(ctx context.Context, names []string) error {
 	answers := make([]answer, len(names))
 	within, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
@@ -322,7 +325,7 @@ func (r *Resolver) Resolve(ctx context.Context, names []string) error {
 			return nil
 		})
 	}
-	_ = group.Wait() // lookup errors are in the answers
+	_ = group.Wait() // never fails, because lookup errors are in the answers
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -367,7 +370,7 @@ func (r *Resolver) lookup(ctx context.Context, text string, timeout time.Duratio
 	return out
 }
 
-// why describes an error without port numbers, which differ each time.
+// why describes the error of a lookup. It omits port numbers, because they differ at each lookup.
 func why(err error) string {
 	var dns *net.DNSError
 	switch {

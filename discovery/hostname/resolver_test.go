@@ -21,7 +21,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// names is a fake DNS server: answers by name. A name without an answer does not exist.
+// names is a fake DNS server with answers by name. A name without an answer does not exist.
 type names struct {
 	mu      sync.Mutex
 	answers map[string][]string
@@ -126,7 +126,7 @@ func TestHostname_FailedLookupAfterRestartKeepsAddresses(t *testing.T) {
 	begin()
 	dns.set("gpu")
 	dns.set("other", "192.0.2.3")
-	for range 2 { // restored addresses are persisted again
+	for range 2 { // the second restart has the persisted addresses, too
 		s := begin()
 		if h := host(s, "gpu"); !slices.Equal(h.Addresses, []string{"192.0.2.1"}) || h.Error != "no such host" {
 			t.Errorf(`gpu: %v %q, want %v and "no such host"`, h.Addresses, h.Error, []string{"192.0.2.1"})
@@ -165,7 +165,8 @@ func TestHostname_RestoredAddressesPrecedeTheFirstAnswer(t *testing.T) {
 	}
 	want(t, r, []string{"gpu"}, nil)
 	run(t, r)
-	if err := r.Settle(t.Context(), time.Hour, time.Hour); err != nil { // returns at once: the name has a last answer
+	// Settle returns at once, because the name has its last addresses.
+	if err := r.Settle(t.Context(), time.Hour, time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	if h := host(s, "gpu"); h == nil || !slices.Equal(h.Addresses, []string{"192.0.2.1"}) {
@@ -202,8 +203,8 @@ func TestHostname_NewAddressIsFoundAndUnusedNameIsRemoved(t *testing.T) {
 	}
 }
 
-// A route uses a name again while the DNS server is unreachable, with and without a restart in
-// between.
+// If a name is used again while the DNS server is unreachable, it has its last addresses. This also
+// holds if the process restarts before the name is used again.
 func TestHostname_NameThatIsUsedAgainHasItsLastAddresses(t *testing.T) {
 	dir := t.TempDir()
 	dns := &names{}
@@ -260,7 +261,8 @@ func (silent) LookupNetIP(ctx context.Context, _, _ string) ([]netip.Addr, error
 	return nil, ctx.Err()
 }
 
-// partly drops queries for names that begin with "dead". It answers others late.
+// partly is a DNS server that drops queries for names that begin with "dead". It answers other
+// queries after a delay.
 type partly struct{ after time.Duration }
 
 func (p partly) LookupNetIP(ctx context.Context, _, name string) ([]netip.Addr, error) {
@@ -290,7 +292,7 @@ func TestHostname_DeadNamesDelayNoOther(t *testing.T) {
 			dead = append(dead, fmt.Sprint("dead", i))
 		}
 		want(t, r, dead, nil)
-		time.Sleep(time.Minute) // by then all have failed and are retried
+		time.Sleep(time.Minute) // all names have failed by then, and are looked up again
 		begin := time.Now()
 		want(t, r, []string{"alive"}, nil)
 		poll.Until(t, "the name has addresses", func() bool { return host(s, "alive") != nil })
@@ -354,7 +356,7 @@ func TestHostname_SettleWaitsForAnswersThatArrive(t *testing.T) {
 }
 
 func TestHostname_LocalhostIsOneServer(t *testing.T) {
-	s, r := setup(t, nil) // the machine's own resolver
+	s, r := setup(t, nil) // uses the machine's own resolver
 	resolve(t, r, "localhost")
 	h := host(s, "localhost")
 	if h == nil || len(h.Addresses) != 1 || !netip.MustParseAddr(h.Addresses[0]).IsLoopback() {

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// reportEvery groups failed lookups into one commit, and changes into one write of the state file,
-// because thousands of names may fail at once.
+// reportEvery is the interval at which failed lookups are stored, and at which changed addresses
+// are written to the state file. Thousands of names may fail at once, and then need only one write.
 const reportEvery = time.Second
 
 const mostLogged = 8
@@ -48,7 +48,8 @@ func (b *batch) take() []answer {
 	return out
 }
 
-// Restore stores the last addresses of an earlier process, for the first translation.
+// Restore stores the addresses that the previous process persisted. Call it before the first
+// translation.
 func (r *Resolver) Restore() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -116,8 +117,8 @@ func (r *Resolver) save(answers []answer) error {
 	return nil
 }
 
-// Learn stores addresses that another process has just looked up (OnChange), if the name is used
-// here.
+// Learn stores addresses that another process has just looked up (OnChange), if this process uses
+// the name.
 func (r *Resolver) Learn(text string, addresses []string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -30,8 +30,8 @@ func (n *name) failing() bool { return n.slow || n.failures > 0 }
 type schedule struct {
 	sound  queue
 	failed queue
-	// due has the failing names whose lookup is due, fewest failures first: slow servers come
-	// before dead ones.
+	// due has the failing names whose lookup is due. Names with the fewest failures come first, so
+	// names of a slow DNS server precede names of a dead one.
 	due     queue
 	running int
 	retries int
@@ -95,7 +95,8 @@ func (s *schedule) remove(n *name) {
 	}
 }
 
-// next returns a negative wait if a running lookup must end first.
+// next returns the name to look up now, or the time until the next lookup. The wait is negative if
+// a running lookup must end first.
 func (s *schedule) next(now time.Time) (n *name, wait time.Duration) {
 	if s.running >= parallel {
 		return nil, -1
@@ -132,8 +133,8 @@ func (s *schedule) ended(retry bool) {
 	}
 }
 
-// backoff returns the pause after a number of failures. A random part of up to a fifth is
-// subtracted, which spreads names that failed together.
+// backoff returns the pause after a number of failures. It subtracts a random part of up to a
+// fifth, so that names that failed together are not looked up again together.
 func backoff(first time.Duration, failures int) time.Duration {
 	pause := first
 	for range failures - 1 {

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/statefile"
 )
 
-// stateFile persists addresses over restarts. Otherwise a DNS server that fails just after a start
-// would remove them.
+// stateFile is the name of the file with the last addresses of all names. Without it, names would
+// have no addresses if the DNS server fails just after a start.
 const stateFile = "hosts.json"
 
 type state struct {
@@ -25,7 +25,7 @@ type state struct {
 	addresses map[string][]string
 }
 
-// restore ignores an unreadable file. The next answers replace it.
+// restore reads the state file. It ignores an unreadable file, which the next write replaces.
 func restore(stateDir string, log *slog.Logger) state {
 	m := state{addresses: map[string][]string{}}
 	if stateDir == "" {

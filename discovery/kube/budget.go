@@ -21,13 +21,14 @@ const (
 	pageSize   = 100
 	mostListed = 2_000_000
 	mostEmpty  = 100
-	// perObject is the overhead of an object in bytes: names, and entries of maps and indexes.
+	// perObject is the memory that an object takes in addition to its fields, in bytes: names, and
+	// entries of maps and indexes.
 	perObject = 1 << 10
 )
 
-// Budget bounds the memory for objects of several API servers, which other operators run. Each API
-// server has a Share of at most half of the bytes that the other Shares leave. Safe for concurrent
-// use.
+// Budget bounds the memory for objects from several API servers, which other operators run. The
+// Share of each API server may use at most half of the bytes that the other Shares do not use. It
+// is safe for concurrent use.
 type Budget struct {
 	bytes int64
 
@@ -35,15 +36,16 @@ type Budget struct {
 	used int64
 }
 
-// NewBudget returns a budget of bytes.
+// NewBudget returns a budget of so many bytes.
 func NewBudget(bytes int64) *Budget { return &Budget{bytes: bytes} }
 
-// Share returns the share of one API server. Close returns its bytes.
+// Share returns a new Share for one API server. Share.Close returns the share's bytes to the
+// budget.
 func (b *Budget) Share() *Share { return &Share{budget: b, readers: map[string]*reader{}} }
 
-// Share is the part of a Budget that one API server may use. Each kind uses at most half of the
-// bytes that the other kinds leave. Objects beyond that bound are handled as not existing. Safe for
-// concurrent use.
+// Share bounds the memory for objects from one API server. Each kind may use at most half of the
+// bytes that the other kinds do not use. Objects beyond that bound are left out, as if they did not
+// exist. A Share is safe for concurrent use.
 type Share struct {
 	budget *Budget
 	page   sync.Mutex // one list response is decoded at a time
@@ -53,11 +55,11 @@ type Share struct {
 	readers map[string]*reader
 }
 
-// LeftOut counts the objects of a kind that are left out.
+// LeftOut counts the kept objects of a kind, and the objects that are left out.
 type LeftOut struct {
 	Name       string // plural name of the kind
 	Kept, Left int
-	More       bool // Left is a minimum
+	More       bool // Left is only a lower bound
 }
 
 // String returns a phrase such as "7 of 12 services".
@@ -69,7 +71,7 @@ func (l LeftOut) String() string {
 	return fmt.Sprintf("%s%d of %d %s", more, l.Left, l.Left+l.Kept, l.Name)
 }
 
-// LeftOut returns the kinds with objects that are left out, sorted by name.
+// LeftOut returns a LeftOut for each kind with objects that are left out, sorted by name.
 func (s *Share) LeftOut() (out []LeftOut) {
 	s.budget.mu.Lock()
 	defer s.budget.mu.Unlock()
@@ -81,8 +83,9 @@ func (s *Share) LeftOut() (out []LeftOut) {
 	return out
 }
 
-// Roomy reports whether a new list would leave out fewer objects. For each kind with objects left
-// out, the smallest of them must fit into half of the kind's bound.
+// Roomy reports whether reading all objects again would leave out fewer of them. It is true if, for
+// each kind with objects left out, the smallest of these objects fits into half of the kind's
+// bound.
 func (s *Share) Roomy() bool {
 	s.budget.mu.Lock()
 	defer s.budget.mu.Unlock()
@@ -107,7 +110,7 @@ func (s *Share) Close() {
 	clear(s.readers)
 }
 
-// reader is one kind of a share. Its fields are guarded by share.budget.mu.
+// reader accounts for the objects of one kind in a Share. share.budget.mu guards its fields.
 type reader struct {
 	share *Share
 	used  int64
@@ -160,8 +163,8 @@ func (r *reader) count(left int) {
 	r.left = max(0, r.left+left)
 }
 
-// Bound limits the objects of a kind that a reflector receives. keep returns an object in the form
-// to keep, or nil if the object is not needed.
+// Bound wraps lw so that a reflector receives only the objects of a kind that fit into the share.
+// keep returns an object in the form that is kept; nil: the object is not needed.
 func (s *Share) Bound(
 	name string, lw cache.ListerWatcher, keep func(runtime.Object) runtime.Object,
 ) cache.ListerWatcher {
@@ -181,8 +184,8 @@ type bounded struct {
 	keep   func(runtime.Object) runtime.Object
 }
 
-// IsWatchListSemanticsUnSupported makes reflectors list by pages. A watch that begins with all
-// objects could not be bounded.
+// IsWatchListSemanticsUnSupported makes reflectors list objects by pages, because a watch that
+// delivers all existing objects first could not be bounded.
 func (b *bounded) IsWatchListSemanticsUnSupported() bool { return true }
 
 func (b *bounded) List(o metav1.ListOptions) (runtime.Object, error) {
@@ -208,7 +211,7 @@ func (b *bounded) ListWithContext(ctx context.Context, o metav1.ListOptions) (ru
 				return
 			}
 			if id := idOf(kept); have[id] {
-				return // a second object of one name, which no correct API server lists
+				return // the same object again, which no correct API server lists
 			} else if b.reader.take(id, perObject+sizeOf(kept)) {
 				have[id] = true
 				out.Items = append(out.Items, kept)
@@ -286,7 +289,7 @@ func (r *reader) listed(have map[string]bool, left int, more bool) {
 	r.left, r.more = left, more
 }
 
-// WatchWithContext reports objects beyond the bound as deleted.
+// WatchWithContext starts a watch. It reports an object that does not fit as deleted.
 func (b *bounded) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	w, err := b.lw.WatchWithContext(ctx, o)
 	if err != nil {

@@ -26,7 +26,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// endless is an API server whose lists have no end. It sends them in pages, or as a whole.
+// endless runs an API server whose lists have no end. If whole is true, it sends a list as one
+// response, otherwise in pages.
 func endless(t *testing.T, whole bool) *rest.Config {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -48,7 +49,7 @@ func endless(t *testing.T, whole bool) *rest.Config {
 				_, _ = io.WriteString(w, ",")
 			}
 			if _, err := fmt.Fprintf(w, `{"metadata":{"namespace":"n","name":"s%d"}}`, i); err != nil {
-				return // the client has read enough
+				return // the client has closed the connection
 			}
 		}
 		_, _ = io.WriteString(w, "]}")
@@ -86,7 +87,7 @@ func TestBudget_EndlessListEndsWhereItsShareEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := len(store.Services.All(s.View()))
-	if n == 0 || n > 256 { // a quarter of the budget, with more than 1 KiB for each
+	if n == 0 || n > 256 { // they take a quarter of the budget, and each takes over 1 KiB
 		t.Errorf("%d Services are kept, want 1 to 256", n)
 	}
 	left := share.LeftOut()
@@ -156,7 +157,7 @@ func large(name string, kib int) *corev1.Service {
 
 func TestBudget_WatchedObjectTakesRoomThatAnotherLeft(t *testing.T) {
 	budget := kube.NewBudget(400 << 10)
-	share := budget.Share() // one kind of it gets 100 KiB
+	share := budget.Share() // a kind in this share may use 100 KiB
 	events, out := bounded(t, share, large("a", 60), large("b", 60))
 	if left := share.LeftOut(); len(left) != 1 || left[0].String() != "1 of 2 services" {
 		t.Fatalf("left out: got %v, want 1 of 2 services", left)
@@ -172,11 +173,11 @@ func TestBudget_WatchedObjectTakesRoomThatAnotherLeft(t *testing.T) {
 		return watch.Event{}
 	}
 	name := func(e watch.Event) string { return string(e.Type) + " " + e.Object.(*corev1.Service).Name }
-	go func() { // ends with its events
-		events.Add(large("c", 60))     // no room
-		events.Modify(large("a", 200)) // does not fit any more
-		events.Add(large("d", 60))     // fits in place of a
-		events.Delete(large("c", 60))  // was left out before
+	go func() { // the goroutine ends after these events
+		events.Add(large("c", 60))     // c has no room
+		events.Modify(large("a", 200)) // a does not fit any more
+		events.Add(large("d", 60))     // d fits in place of a
+		events.Delete(large("c", 60))  // c was left out before
 		events.Delete(large("d", 60))
 	}()
 	for _, want := range []string{"DELETED a", "ADDED d", "DELETED d"} {
@@ -190,7 +191,7 @@ func TestBudget_WatchedObjectTakesRoomThatAnotherLeft(t *testing.T) {
 	}
 	share.Close()
 	events2, out2 := bounded(t, budget.Share())
-	go events2.Add(large("e", 90)) // the closed share has none of its bytes
+	go events2.Add(large("e", 90)) // the first share is closed, so its bytes are free
 	if e := <-out2.ResultChan(); name(e) != "ADDED e" {
 		t.Error(name(e))
 	}
@@ -213,7 +214,8 @@ func TestBudget_AnyNumberOfSharesLeavesRoomForAnother(t *testing.T) {
 	}
 }
 
-// A list with empty pages, whose continue token leads to itself, would have no end.
+// A list is an error if an API server sends empty pages without end, for example because the
+// continue token of a page leads to the same page.
 func TestBudget_EmptyPagesWithoutEndAreAnError(t *testing.T) {
 	asked := 0
 	lw := kube.NewBudget(1<<20).Share().Bound("services", &cache.ListWatch{

@@ -29,7 +29,7 @@ type client struct {
 
 func newClient(cfg *rest.Config, kinds []*kind) (*client, error) {
 	cfg = rest.CopyConfig(cfg)
-	cfg.QPS = -1 // no limit: callers batch writes
+	cfg.QPS = -1 // no rate limit, because callers combine writes
 	httpClient, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes client: %w", err)
@@ -114,7 +114,8 @@ func listWatch(r *rest.RESTClient, resource string, s scope, c contact) cache.Li
 	}
 }
 
-// observedWatch reports the end of a watch: a reflector calls Stop as soon as the watch has ended.
+// observedWatch reports the end of a watch to its contact. It relies on the reflector, which calls
+// Stop as soon as the watch has ended.
 type observedWatch struct {
 	watch.Interface
 	contact contact

@@ -6,8 +6,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// With client-go's default of five requests a second, the statuses of a thousand routes would take
-// minutes.
+// The client must have no rate limit. With client-go's default of five requests a second, writing
+// the statuses of a thousand routes would take minutes.
 func TestStatusPatch_IsNotRateLimitedByTheClient(t *testing.T) {
 	c, err := newClient(&rest.Config{Host: "http://127.0.0.1:1"}, kinds())
 	if err != nil {

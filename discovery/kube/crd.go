@@ -13,7 +13,7 @@ var crdVersion = schema.GroupVersion{Group: "apiextensions.k8s.io", Version: "v1
 
 const bundleVersion = "gateway.networking.k8s.io/bundle-version"
 
-// crd is a CustomResourceDefinition without its schemas, which are most of its size.
+// crd is a CustomResourceDefinition without its schemas, which take most of its memory.
 type crd struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`

@@ -13,17 +13,18 @@ type reach int
 
 const (
 	whole reach = iota
-	// parked watches every object. The store has those that translation reads; others are kept
-	// encoded.
+	// parked watches every object. The store has the objects that translation reads. The other
+	// objects are kept encoded, to save memory.
 	parked
-	// namespaces is like parked, but only for namespaces of which translation reads an object.
+	// namespaces is like parked, but watches only the namespaces from which translation reads an
+	// object.
 	namespaces
-	// named watches each object that translation reads by its name, and reads no other object.
+	// named watches only the objects that translation reads, each by its name.
 	named
 )
 
-// namedLinger is how long an object stays watched by name after its last demand, because a user
-// often restores a reference soon.
+// namedLinger is how long an object is still watched by name after its last demand ends, because
+// users often restore a removed reference soon.
 const namedLinger = time.Minute
 
 // Demand is a key that translation reads, in an index of an on-demand table.
@@ -41,8 +42,8 @@ func OnDemand() (tables []string) {
 }
 
 // Want adds and removes demands for objects of on-demand tables. It returns a channel for each
-// wanted demand. The channel closes once the existing objects with the demand's key are read; Flush
-// then puts them into the store.
+// wanted demand. The channel closes once all existing objects with the demand's key have been read.
+// A call of Flush then puts them into the store.
 func (s *Source) Want(wanted, unwanted []Demand) (read []<-chan struct{}) {
 	s.occupants.want(occupied(wanted), occupied(unwanted))
 	s.mu.Lock()
@@ -60,9 +61,9 @@ func (s *Source) Want(wanted, unwanted []Demand) (read []<-chan struct{}) {
 	return read
 }
 
-// Keep sets the demands of a reader other than translation, which Want does not end. A demand that
-// a later Keep omits ends only once translation has wanted and dropped it. The channels are as in
-// Want.
+// Keep sets the demands of another reader than translation. Want does not end these demands. If a
+// later call of Keep omits a demand, the demand ends only after translation has wanted and dropped
+// it. The channels are as in Want.
 func (s *Source) Keep(demands []Demand) (read []<-chan struct{}) {
 	kept := map[Demand]bool{}
 	for _, d := range demands {
@@ -74,15 +75,15 @@ func (s *Source) Keep(demands []Demand) (read []<-chan struct{}) {
 	return s.Want(demands, nil)
 }
 
-// Park moves objects of parked kinds without a demand out of the store, now and later. Before Park,
-// every object of these kinds is in the store.
+// Park moves objects of parked kinds without a demand out of the store. New objects without a
+// demand do not enter the store afterwards. Before Park, the store has every object of these kinds.
 func (s *Source) Park() {
 	for _, g := range s.gates {
 		g.shut()
 	}
 }
 
-// Flush puts everything that has been read into the store.
+// Flush puts all objects that have been read into the store.
 func (s *Source) Flush() error { return s.feed.flush() }
 
 var alreadyRead = func() <-chan struct{} {
@@ -170,8 +171,8 @@ type gate struct {
 	store *store.Store
 
 	mu     sync.Mutex
-	open   bool                // until the first translation has ended, every object is wanted
-	wanted map[string]struct{} // keys in the index kind.gate
+	open   bool                // every object is wanted, until the first translation ends
+	wanted map[string]struct{} // demanded keys in the index kind.gate
 	packed map[string][]byte
 	group  map[string][]string // by id: the results of kind.group for the object's keys
 	groups map[string][]string
@@ -227,7 +228,8 @@ func (g *gate) delete(id string) {
 	}
 }
 
-// park keeps an object encoded. It drops an object without a key, which no demand can want.
+// park keeps an object encoded outside the store. It drops an object without a key, because no
+// demand can want such an object.
 func (g *gate) park(id string, keys []string, obj store.Object) {
 	raw, err := obj.(packed).Marshal()
 	if err != nil || len(keys) == 0 {
@@ -266,8 +268,9 @@ func (g *gate) forget(id string) (inside bool) {
 	return !outside
 }
 
-// shut ends the phase in which every object is wanted. Without that phase, translation of a large
-// cluster would run twice.
+// shut ends the phase after the start in which every object is wanted. Without this phase, the
+// first translation would find its demands unfulfilled, and a large cluster would be translated
+// twice.
 func (g *gate) shut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

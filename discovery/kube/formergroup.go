@@ -22,7 +22,8 @@ type formerGroup struct{ table }
 
 func (formerGroup) Group() string { return inferenceapi.Group }
 
-// rivals resolves names that exist in both groups, as during a migration: the object of the current
+// rivals handles objects that exist in both the former and the current API group of a kind, as
+// during a migration. If both groups have an object with the same name, the object of the current
 // group is used.
 type rivals struct {
 	mu     sync.Mutex

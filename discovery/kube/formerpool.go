@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// Before v1, InferencePools had another group. Releases of the inference extension up to v1.4 still
-// install it.
+// pools returns the kinds of InferencePools. Before v1, InferencePools had another API group.
+// Releases of the inference extension up to v1.4 still install a CRD in this former group.
 
 func pools() (today, former *kind) {
 	today = backend(custom(store.InferencePools, "inferencepools", "v1"))
@@ -49,8 +49,8 @@ func (p *formerPool) DeepCopyObject() runtime.Object {
 	return &formerPool{InferencePool: *p.InferencePool.DeepCopy(), former: *deepcopy.Of(&p.former)}
 }
 
-// UnmarshalJSON reads the form of v1alpha2: one target port, a bare selector, extensionRef with an
-// optional port.
+// UnmarshalJSON decodes an InferencePool of v1alpha2, which has one target port, a selector without
+// matchLabels, and an extensionRef with an optional port.
 func (p *formerPool) UnmarshalJSON(text []byte) error {
 	var old struct {
 		metav1.TypeMeta   `json:",inline"`

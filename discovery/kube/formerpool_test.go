@@ -33,7 +33,7 @@ func TestInferencePool_FormerGroupIsRead(t *testing.T) {
 	}
 }
 
-// During a move to v1, a cluster has objects of both groups.
+// During a migration to v1 and its API group, a cluster has objects of both groups.
 func TestInferencePool_V1WinsOverTheFormerGroup(t *testing.T) {
 	r := begin(t, func(api *kubetest.Server) {
 		api.Install(inferenceapi.Group, "inferencepools", "v1alpha2")

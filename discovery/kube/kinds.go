@@ -20,21 +20,22 @@ type kind struct {
 	versions []string // versions that the table's Go type can hold, in order of preference
 	list     func() runtime.Object
 	builtIn  bool // always served; the other kinds have a CRD
-	vital    bool // without this kind there is no traffic
-	assumed  bool // read without its CRD (Config.Only)
+	vital    bool // without this kind, Penstock serves no traffic
+	assumed  bool // assumed to be installed, without reading its CRD (Config.Only)
 	optional bool // for assumed kinds: a forbidden or missing kind counts as empty
-	plain    bool // its annotations are dropped
+	plain    bool // annotations of its objects are dropped
 	closes   bool // an undecodable object replaces its previous version
 	role     role
 	status   *shape.Shape
 	trim     func(store.Object)
 	reach    reach
-	// instead is set for a kind of a former group: the kind that its objects become. rivals decides
-	// between objects of both groups. Both fields are nil for other kinds.
+	// instead is set for a kind in a former API group. It is the current kind, to which the objects
+	// are converted. rivals is set for both kinds, and decides between their objects. Both fields
+	// are nil for other kinds.
 	instead *kind
 	rivals  *rivals
-	gate    string                  // for parked and namespaces: the index of demands
-	group   func(key string) string // the group of a key in gate
+	gate    string                  // for parked and namespaces: the index of demands' keys
+	group   func(key string) string // returns the group of a key in gate
 }
 
 type role int
@@ -103,8 +104,9 @@ func custom[T any, P interface {
 		status: shape.ByKind()[table.Kind()]}
 }
 
-// closing marks kinds whose objects grant permissions. An undecodable object then grants none. If
-// its previous version stayed in use, its author could not revoke permissions.
+// closing marks a kind whose objects grant permissions. If an object of this kind cannot be
+// decoded, it grants no permission. Its previous version must not stay in use, because its author
+// may have revoked permissions.
 func closing(k *kind) *kind {
 	k.closes = true
 	return k

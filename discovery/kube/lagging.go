@@ -2,13 +2,13 @@ package kube
 
 import "context"
 
-// gap is the state of a part (a kind in a scope) whose watch has ended, until the store is up to
-// date again. API servers end each watch after some minutes.
+// gap is the state of a part (a kind in a namespace or in the whole cluster) from the end of its
+// watch until the store is up to date again. API servers end each watch after some minutes.
 type gap int
 
 const (
 	unwatched gap = iota
-	// listing means that a new watch runs, but has not delivered all existing objects yet.
+	// listing means that a new watch has begun, but has not delivered all existing objects yet.
 	listing
 )
 
@@ -24,8 +24,8 @@ func (c *partContact) answered(err error) {
 	}
 }
 
-// unwatched begins a gap. A gap causes no finding, because the next watch nearly always begins
-// within a millisecond.
+// unwatched records that the part's watch has ended, so a gap begins. A gap causes no finding,
+// because the next watch nearly always begins within a millisecond.
 func (c *partContact) unwatched() {
 	s := c.source
 	s.mu.Lock()

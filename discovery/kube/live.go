@@ -14,14 +14,14 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Live has the fields that a writer of an object's status needs, from the object's newest version.
+// Live has the fields of an object's newest version that a writer of the object's status needs.
 type Live struct {
 	UID             types.UID
 	ResourceVersion string
 	Status          any     // a pointer to the kind's status type, as Shape().Take returns it; immutable
-	Ending          *Ending // nil except for GatewayClasses
+	Ending          *Ending // nil, except for a GatewayClass
 
-	kind *kind // the object is read and written in the form of this kind
+	kind *kind // the kind in whose version and group the object is read and written
 }
 
 // Ending determines whether a GatewayClass may be deleted.
@@ -40,19 +40,19 @@ func endingOf(obj store.Object) *Ending {
 	return &Ending{Finalizers: slices.Clone(obj.GetFinalizers()), Deleting: obj.GetDeletionTimestamp() != nil}
 }
 
-// Live returns the newest version of an object, or false if it does not exist or its kind gets no
-// status.
+// Live returns the newest version of an object. It returns false if the object does not exist, or
+// if Penstock writes no status for its kind.
 func (s *Source) Live(ref report.Ref) (Live, bool) { return s.lives.get(ref) }
 
-// LiveRefs lists all objects that Live returns, in no order.
+// LiveRefs returns the refs of all objects that Live can return, in no order.
 func (s *Source) LiveRefs() []report.Ref { return s.lives.refs() }
 
-// OnLive registers the function that is called after a watch has delivered a version of an object
-// that Patch did not write. The function must not block.
+// OnLive sets the function that is called after a watch has delivered a version of an object,
+// unless Patch wrote this version. The function must not block.
 func (s *Source) OnLive(changed func(report.Ref)) { s.lives.listen(changed) }
 
 // Patch sends a merge patch for an object, or for its subresource. live is the result of Live for
-// ref. Afterwards Live returns the object of the API server's response.
+// ref. Afterwards, Live returns the version of the object in the API server's response.
 func (s *Source) Patch(ctx context.Context, ref report.Ref, live Live, subresource string, body []byte) error {
 	k := live.kind
 	after, err := s.client.patch(ctx, k, s.version(k), ref.Key(), subresource, body)
@@ -141,8 +141,8 @@ func (l *lives) refs() []report.Ref {
 	return out
 }
 
-// newer compares resource versions, which are growing numbers within a kind (KEP-5504). If one of
-// them is no number, it returns true.
+// newer reports whether resource version a is newer than b. Resource versions are numbers that grow
+// within a kind (KEP-5504). If one of them is no number, newer returns true.
 func newer(a, b string) bool {
 	x, errX := strconv.ParseUint(a, 10, 64)
 	y, errY := strconv.ParseUint(b, 10, 64)

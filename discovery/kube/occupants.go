@@ -14,11 +14,12 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// occupants records which Services have the addresses that translation reads. It reads all
-// EndpointSlices, because the store has only those of Services in use.
+// occupants records which Services use the IP addresses that translation reads (store.Occupant). It
+// reads all EndpointSlices, because the store has only the EndpointSlices of Services in use.
 //
-// To save memory, an address is a number, and a list of addresses is one demand. With a string and
-// a demand for each address, 5,000 hand-written EndpointSlices of 10 endpoints took 17 MiB.
+// To save memory, an address is stored as a number, and a list of addresses is one demand. With a
+// string and a demand for each address, 5,000 hand-written EndpointSlices with 10 endpoints each
+// took 17 MiB.
 type occupants struct {
 	source *Source
 
@@ -51,8 +52,8 @@ func newOccupants(s *Source) *occupants {
 		held: map[objectID][]address{}, at: map[address][]*occupant{}}
 }
 
-// addressesOf returns the addresses that a Service or EndpointSlice occupies. It skips
-// EndpointSlices that users write, because their addresses may belong to others.
+// addressesOf returns the addresses that a Service or EndpointSlice uses. It returns none for an
+// EndpointSlice that a user wrote, because its addresses may belong to other Services.
 func addressesOf(obj store.Object) (holder occupant, addresses []string) {
 	switch o := obj.(type) {
 	case *corev1.Service:
@@ -115,7 +116,8 @@ func (o *occupants) want(wanted, unwanted []Demand) {
 			o.publish(a)
 		}
 	}
-	// Objects that arrived earlier are in the store or a gate; later objects wait for mu.
+	// All objects that have arrived are in the store or a gate. Objects that arrive now wait for
+	// mu.
 	if !look || o.source.feed.flush() != nil {
 		return
 	}
@@ -165,8 +167,8 @@ func (o *occupants) put(obj store.Object) {
 	}
 }
 
-// occupy records the holder of an address. It replaces an earlier record of the same object in
-// place, so that the address never appears free. The caller holds mu.
+// occupy records that an object uses an address. It replaces an earlier record of the same object
+// in place, so that the address never appears unused. The caller holds mu.
 func (o *occupants) occupy(a address, holder *occupant) {
 	list := o.at[a]
 	switch i := slices.IndexFunc(list, func(other *occupant) bool { return other.object == holder.object }); {

@@ -12,7 +12,8 @@ import (
 
 const generated = "endpointslice.kubernetes.io/managed-by: endpointslice-controller.k8s.io, "
 
-// sliceIn is an EndpointSlice of Service web in a namespace. mark is "" or generated.
+// sliceIn returns an EndpointSlice of the Service web in a namespace. mark is generated for an
+// EndpointSlice that Kubernetes made, and "" for one that a user wrote.
 func sliceIn(namespace, name, mark, address string) string {
 	return strings.NewReplacer("namespace: default", "namespace: "+namespace, "{kubernetes.io",
 		"{"+mark+"kubernetes.io", "NAME", name, "ADDRESS", address).Replace(slice)
@@ -27,10 +28,11 @@ func TestOccupant_FollowsServicesAndGeneratedSlices(t *testing.T) {
 	r := begin(t, func(api *kubetest.Server) {
 		api.Apply(t, "endpointslices", sliceIn("one", "web-1", generated, "10.0.0.1"))
 		api.Apply(t, "endpointslices", sliceIn("two", "web-1", generated, "10.0.0.1"))
-		api.Apply(t, "endpointslices", sliceIn("three", "web-1", "", "10.0.0.1")) // its author need not own the address
+		// A user wrote this EndpointSlice, and need not own the address.
+		api.Apply(t, "endpointslices", sliceIn("three", "web-1", "", "10.0.0.1"))
 		api.Apply(t, "services", service("web", "10.96.0.7"))
 	}).synced()
-	r.park() // the slices leave the store
+	r.park() // the EndpointSlices leave the store
 	want := func(addresses ...string) (out []kube.Demand) {
 		for _, a := range addresses {
 			out = append(out, kube.Demand{Table: "Occupant", Index: store.ByID, Key: a})
@@ -96,14 +98,16 @@ func TestOccupant_ListsAreOneDemandEach(t *testing.T) {
 	long, short := "10.0.0.1 10.0.0.11 10.0.0.2 2001:db8::1", "10.0.0.11 10.0.0.2"
 	r.want([]kube.Demand{list(long)})
 	expect(long, "10.0.0.1=one/web 10.0.0.2=two/web")
-	// An EndpointSlice changes: an address that both its lists contain stays.
+	// The demanded list changes. An address that is in both the old and the new list keeps its
+	// Occupant.
 	r.Source.Want([]kube.Demand{list(short)}, []kube.Demand{list(long)})
 	r.flush()
 	expect(long, "")
 	expect(short, "10.0.0.2=two/web")
 	r.API.Apply(t, "endpointslices", sliceIn("one", "web-1", generated, "10.0.0.11"))
 	r.Eventually(occupied(short, "10.0.0.11=one/web 10.0.0.2=two/web"))
-	r.API.Apply(t, "endpointslices", sliceIn("one", "web-2", generated, "2001:db8::1")) // no list has this address now
+	// No demanded list has this address.
+	r.API.Apply(t, "endpointslices", sliceIn("one", "web-2", generated, "2001:db8::1"))
 	r.want([]kube.Demand{list(long)})
 	r.Eventually(occupied(long, "10.0.0.11=one/web 10.0.0.2=two/web 2001:db8::1=one/web"))
 	r.Source.Want(nil, []kube.Demand{list(short), list(long)})

@@ -9,13 +9,13 @@ import (
 )
 
 // Each kind has its own watch, so events of two kinds may arrive in the wrong order. Example: a
-// user moves a route to a new Service and deletes the old one. If the deletion arrives first, the
-// route answers 500. So a backend's deletion is held back for watchSkew, and so is a route to a
-// backend that has not arrived.
+// user moves a route to a new Service and deletes the old Service. If the deletion arrives first,
+// Envoy responds with 500 to requests on the route. So the deletion of a backend is held back for
+// watchSkew. A route to a backend that has not arrived is held back, too.
 
 const watchSkew = 250 * time.Millisecond
 
-// order holds back events that may have arrived too early. Safe for concurrent use.
+// order holds back events that may have arrived too early. It is safe for concurrent use.
 type order struct {
 	mu        sync.Mutex
 	deletions map[report.Ref]*held
@@ -33,8 +33,8 @@ func newOrder() *order {
 	return &order{deletions: map[report.Ref]*held{}, routes: map[report.Ref]*held{}}
 }
 
-// put calls apply at once, or after watchSkew at most if backends are missing. It drops a held
-// event of the same object.
+// put calls apply, which stores an object. If backends of the object are missing, put waits for
+// them, at most for watchSkew. It drops an earlier event of the same object that is held back.
 func (o *order) put(ref report.Ref, missing []string, apply func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -57,8 +57,8 @@ func (o *order) put(ref report.Ref, missing []string, apply func()) {
 	}
 }
 
-// remove holds back the deletion of a backend for watchSkew, because a route may just have moved
-// away from the backend.
+// remove calls apply, which deletes an object. It holds back the deletion of a backend for
+// watchSkew, because a route may just have moved away from the backend.
 func (o *order) remove(ref report.Ref, backend bool, apply func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -95,7 +95,8 @@ func (o *order) drop(ref report.Ref) {
 }
 
 // missing returns the store.TargetKeys of a route's backends that have not arrived. It returns nil
-// if the store has this generation of the route: a change of the status alone is not held back.
+// if the store already has this generation of the route, because a change of only the status need
+// not wait.
 func (s *Source) missing(k *kind, obj store.Object) (keys []string) {
 	if k.role != isRoute {
 		return nil

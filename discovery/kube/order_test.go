@@ -20,8 +20,8 @@ import (
 )
 
 // watches delivers events to a Source as its reflectors do, in the virtual time of a synctest
-// bubble. Time advances only when every goroutine waits, and the feed waits between two commits. So
-// states gets an entry for every revision.
+// bubble. Time advances only when all goroutines wait, and the feed waits between two commits. So
+// states has an entry for each revision.
 type watches struct {
 	t          *testing.T
 	store      *store.Store
@@ -29,8 +29,8 @@ type watches struct {
 	routes     *intake
 	generation int64
 	mu         sync.Mutex
-	// "BACKEND" of the route in each revision, with "!" if that Service does not exist; "" without
-	// a route
+	// states has the route's backend in each revision, with "!" if this Service does not exist; "":
+	// there is no route.
 	states []string
 }
 
@@ -236,7 +236,8 @@ func TestWatch_ReplacedBackendIsNeverRemoved(t *testing.T) {
 	})
 }
 
-// Writing a status changes neither generation nor backends.
+// A write of a route's status is not held back, because it changes neither the generation nor the
+// backends.
 func TestWatch_StatusOfRouteIsNotHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := startWatches(t)
@@ -259,7 +260,7 @@ func TestDebounce_BurstOfEventsIsOneRevision(t *testing.T) {
 		w := startWatches(t)
 		w.settle(debounceWindow)
 		w.check(w.services.Add(serviceObject("b")))
-		synctest.Wait() // a single event is not delayed
+		synctest.Wait() // a single event is committed without a delay
 		w.hasService("b", true)
 		before := w.store.View().Revision()
 		for _, name := range []string{"c", "d", "e"} {

@@ -11,7 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The installed rules apply in every namespace, so they must be exactly what Penstock uses.
+// The ClusterRole in the manifests applies in every namespace, so it must grant exactly the verbs
+// that Penstock uses.
 func TestRBAC_ClusterRoleGrantsExactlyWhatIsUsed(t *testing.T) {
 	want := map[string]string{"apiextensions.k8s.io/customresourcedefinitions": "list watch"}
 	for _, k := range kinds() {
@@ -21,10 +22,11 @@ func TestRBAC_ClusterRoleGrantsExactlyWhatIsUsed(t *testing.T) {
 			want[name+"/status"] = "patch"
 		}
 	}
-	want["gateway.networking.k8s.io/gatewayclasses"] = "list patch watch" // its finalizer: status/kubestatus/class.go
+	// The verb patch is for the finalizer (status/kubestatus/class.go).
+	want["gateway.networking.k8s.io/gatewayclasses"] = "list patch watch"
 	got := clusterRules(t)
 	for name, verbs := range got {
-		// objects of fleets, for which xds/fleet/apply has its own test
+		// xds/fleet/apply has its own test for the rules about the objects of fleets.
 		if strings.Contains(verbs, "create") {
 			delete(got, name)
 			delete(want, name)

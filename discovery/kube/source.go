@@ -25,32 +25,33 @@ type Config struct {
 	REST *rest.Config
 	// Store receives the objects. Required.
 	Store *store.Store
-	// Namespaces are the namespaces in which objects are read; empty: all. Objects in others count
-	// as not existing. Kinds without a namespace are always read.
+	// Namespaces are the namespaces from which objects are read; empty: all. Objects in other
+	// namespaces count as not existing. Kinds without a namespace are always read.
 	Namespaces []string
 	// Only restricts the kinds to read; empty: all. The listed kinds are assumed to be installed,
 	// and no CustomResourceDefinition is read.
 	Only []Kind
-	// NodeNames keeps the names of the endpoints' nodes in EndpointSlices.
+	// NodeNames means that EndpointSlices in Store keep the node names of their endpoints.
 	NodeNames bool
-	// Share bounds the memory of each kind; nil: no bound. It excludes Namespaces. Keep selects
-	// which objects are read; nil: all.
+	// Share bounds the memory for objects of each kind; nil: no bound. Share and Namespaces cannot
+	// both be set. Keep reports whether an object is stored; nil: all objects are.
 	Share *Share
 	Keep  func(store.Object) bool
-	// Report receives all findings about the cluster itself whenever they may have changed, such as
-	// kinds that are not installed or cannot be read. Optional.
+	// Report, if set, receives all findings about the cluster itself, whenever they may have
+	// changed. Such a finding reports, for example, a kind that is not installed or cannot be read.
 	Report func([]report.Report)
 	Log    *slog.Logger // nil: slog.Default
 }
 
-// Kind is a kind of Config.Only. A kind that is not Required counts as empty while it is forbidden
-// or not installed.
+// Kind is a kind in Config.Only. If it is not Required, it counts as empty while the API server
+// forbids reading it, or while it is not installed.
 type Kind struct {
 	Group, Kind string
 	Required    bool
 }
 
-// Source follows a cluster. Safe for concurrent use.
+// Source reads the objects of a cluster into a store, and follows their changes. It is safe for
+// concurrent use.
 type Source struct {
 	cfg         Config
 	client      *client
@@ -67,24 +68,24 @@ type Source struct {
 	ready       chan struct{} // closed after the first commit
 
 	mu      sync.Mutex
-	crds    map[*kind]*crd // a nil entry means not installed
+	crds    map[*kind]*crd // installed CRDs; a nil entry: the kind is not installed
 	parts   map[part]*following
 	failing map[part]error
 	gaps    map[part]gap
-	kept    map[Demand]bool // demands of Keep; immutable
+	kept    map[Demand]bool // the demands of the last Keep; immutable
 }
 
 type following struct {
 	intake  *intake
 	version string
-	until   time.Time // when to stop following the part; zero: never
+	until   time.Time // when to stop watching the part; zero: never
 	relist  time.Time // when to list again; zero: never
 
 	running string
 	stop    context.CancelFunc
 }
 
-// New makes a Source; it reads nothing before Run.
+// New makes a Source. It reads nothing before Run.
 func New(cfg Config) (*Source, error) {
 	if cfg.REST == nil || cfg.Store == nil {
 		return nil, errors.New("kubernetes source: no API server or no store given")
@@ -122,7 +123,7 @@ func New(cfg Config) (*Source, error) {
 	return s, nil
 }
 
-// Synced waits until every installed kind was read once and is in the store.
+// Synced waits until the objects of every installed kind are in the store.
 func (s *Source) Synced(ctx context.Context) error {
 	select {
 	case <-s.ready:
@@ -132,8 +133,8 @@ func (s *Source) Synced(ctx context.Context) error {
 	}
 }
 
-// Lagging reports whether the store may lack existing objects: some part's last read failed, or
-// some part is in a gap.
+// Lagging reports whether the store may be out of date: the last read of some kind failed, or its
+// watch has ended and the next watch is not up to date yet.
 func (s *Source) Lagging() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,8 +146,8 @@ func (s *Source) Lagging() bool {
 	return len(s.gaps) > 0
 }
 
-// Forbidden reports whether every failing read is forbidden by the API server, so that waiting does
-// not help.
+// Forbidden reports whether the API server forbids every read that fails, so that waiting does not
+// help.
 func (s *Source) Forbidden() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,8 +159,8 @@ func (s *Source) Forbidden() bool {
 	return len(s.failing) > 0
 }
 
-// Run follows the cluster until ctx ends. It reports and retries failed reads. It fails only if the
-// store fails.
+// Run reads the cluster's objects and follows their changes until ctx ends. It reports and retries
+// failed reads. It fails only if the store fails.
 func (s *Source) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.feed.run(ctx) })
@@ -194,8 +195,9 @@ func (s *Source) notify() {
 	}
 }
 
-// relistDelay is the time from the change of a CRD to a new list of its objects. For up to a
-// second, the API server still delivers objects by the old definition, and sends no later events.
+// relistDelay is how long after the change of a CRD its objects are listed again. For up to a
+// second after the change, the API server still delivers objects according to the old definition,
+// and sends no events about them later.
 const relistDelay = 3 * time.Second
 
 func (s *Source) defined(k *kind, c *crd) {
@@ -239,8 +241,9 @@ func (s *Source) answered(p part, err error) {
 	}
 }
 
-// reconcile starts and ends reflectors, and makes the first commit once everything was read. next
-// is the longest time until its next call.
+// reconcile starts and ends reflectors, according to installed kinds and demands. Once all
+// installed kinds have been read, it makes the first commit. next is the time after which it must
+// be called again at the latest.
 func (s *Source) reconcile(ctx context.Context, group *errgroup.Group) (next time.Duration, err error) {
 	s.mu.Lock()
 	next = time.Hour
@@ -282,7 +285,8 @@ func (s *Source) reconcile(ctx context.Context, group *errgroup.Group) (next tim
 		relist := f.relistNow(&next)
 		if f.running != f.version || relist {
 			f.end()
-			// The new reflector uses the same intake, so that no object disappears in between.
+			// The new reflector uses the intake of the old one, so that no object disappears
+			// between both.
 			f.running = f.version
 			var watching context.Context
 			watching, f.stop = context.WithCancel(ctx)

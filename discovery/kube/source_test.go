@@ -56,7 +56,7 @@ func TestReflector_NothingIsStoredBeforeEveryKindWasListed(t *testing.T) {
 
 func TestReflector_UnusedFieldsAreTrimmed(t *testing.T) {
 	r := begin(t, func(api *kubetest.Server) { api.Apply(t, "httproutes", kubetest.Route("a")) }).synced()
-	r.API.Apply(t, "httproutes", kubetest.Route("b")) // arrives by the watch, not in a list
+	r.API.Apply(t, "httproutes", kubetest.Route("b")) // this route arrives by the watch, not in a list
 	r.Has(store.HTTPRoutes, "default/b", true)
 	for _, name := range []string{"a", "b"} {
 		lean(t, r.Store.View(), name)
@@ -87,11 +87,12 @@ func TestGRPCRoute_CRDInstalledLaterIsRead(t *testing.T) {
 		return kubetest.Parse(t, "{apiVersion: gateway.networking.k8s.io/"+version+
 			", kind: GRPCRoute, metadata: {namespace: default, name: g}, spec: {parentRefs: [{name: gw}]}}")
 	}
-	// An old release of the CRD serves an old version. The object is converted to the new one.
+	// An old release of the CRD serves only an old version. The object is converted to the new
+	// version.
 	r.API.Put("grpcroutes", object("v1alpha2"))
 	r.API.Install(kubetest.GatewayGroup, "grpcroutes", "v1alpha2")
 	r.Has(store.GRPCRoutes, "default/g", true)
-	// An upgrade removes nothing in between.
+	// An upgrade of the CRD must not remove the object, not even for a moment.
 	r.API.Put("grpcroutes", object("v1"))
 	sub := r.Store.Subscribe()
 	defer sub.Close()
@@ -146,7 +147,8 @@ func TestWatch_BrokenWatchRemovesNothingThatExists(t *testing.T) {
 	}
 }
 
-// Nothing may be removed between two watches, because the store may be outdated then.
+// From the end of a watch until the next watch is up to date, Lagging must return true, because the
+// store may be out of date.
 func TestWatch_EndedWatchLagsUntilTheNextOne(t *testing.T) {
 	r := begin(t, nil).synced()
 	answer := make(chan struct{})
@@ -156,7 +158,7 @@ func TestWatch_EndedWatchLagsUntilTheNextOne(t *testing.T) {
 		<-answer
 		return 0
 	})
-	r.API.Cut() // the API server does not answer, so no read fails
+	r.API.Cut() // the API server does not respond, so no read fails
 	r.Eventually(func() string {
 		if !r.Source.Lagging() {
 			return "all watches have ended, and the source does not lag"
@@ -183,7 +185,7 @@ func TestReflector_WrittenStatusDoesNotChangeStore(t *testing.T) {
 	withStatus := kubetest.Parse(t, kubetest.Route("a"))
 	withStatus["status"] = kubetest.Object{"parents": []any{}}
 	r.API.Put("httproutes", withStatus)
-	r.API.Apply(t, "httproutes", kubetest.Route("b")) // arrives after the deletion
+	r.API.Apply(t, "httproutes", kubetest.Route("b")) // this route arrives after the deletion
 	r.Has(store.HTTPRoutes, "default/b", true)
 	revisions, _ := sub.Pending()
 	for _, rev := range revisions {
@@ -238,8 +240,8 @@ func TestEndpointSlice_IsStoredOnlyWhileWanted(t *testing.T) {
 	}
 }
 
-// Some implementations make a Service for a ServiceImport. A demand for either of them wants their
-// EndpointSlices.
+// Some implementations make a Service for a ServiceImport. Their EndpointSlices are stored while
+// there is a demand for either of both.
 func TestEndpointSlice_OfServiceImportIsStoredWhileEitherIsWanted(t *testing.T) {
 	text := strings.NewReplacer("NAME", "web-east", "ADDRESS", "10.0.0.1", "{kubernetes.io/service-name: web}",
 		"{kubernetes.io/service-name: derived-1, multicluster.kubernetes.io/service-name: web}").Replace(slice)
@@ -271,8 +273,9 @@ func TestEndpointSlice_OfServiceImportIsStoredWhileEitherIsWanted(t *testing.T) 
 	stored(false, "neither is wanted any more")
 }
 
-// A route may attach only after a certificate was fetched, and translation then reads the route's
-// endpoints.
+// EndpointSlices without a demand stay in the store until the first translation ends. A route may
+// attach only after a certificate was fetched, and translation reads the route's endpoints only
+// then.
 func TestEndpointSlice_StaysUntilFirstTranslationEnds(t *testing.T) {
 	r := begin(t, func(api *kubetest.Server) {
 		api.Apply(t, "endpointslices", strings.NewReplacer("NAME", "web-1", "ADDRESS", "10.0.0.1").Replace(slice))
@@ -354,7 +357,7 @@ func TestPod_OnlyNamespacesOfPoolsAreRead(t *testing.T) {
 			t.Errorf(`asked for more than it needs: %s, want a text with "/namespaces/default/pods"`, asked)
 		}
 	}
-	r.API.Apply(t, "pods", pod("default", "other", "chat")) // relabelled
+	r.API.Apply(t, "pods", pod("default", "other", "chat")) // the Pod gets another label
 	r.Has(store.Pods, "default/other", true)
 	r.API.Apply(t, "pods", pod("default", "mine", "web"))
 	r.Has(store.Pods, "default/mine", false)
@@ -430,14 +433,15 @@ func TestInferencePoolImport_ServiceAsObjectIsRead(t *testing.T) {
 	}
 }
 
-// For a moment after a change, the API server delivers objects by the old definition; see
-// relistDelay.
+// After a change of a CRD's definition, its objects are listed again (relistDelay), because the API
+// server still delivers them according to the old definition for a moment.
 func TestReflector_ChangedCRDIsListedAgain(t *testing.T) {
 	r := begin(t, func(api *kubetest.Server) { api.Apply(t, "httproutes", kubetest.Route("a")) }).synced()
 	lists := func() int { return len(r.API.Asked("/httproutes?")) }
 	before := lists()
 	crd := r.API.Get("apiextensions.k8s.io", "customresourcedefinitions", "httproutes."+kubetest.GatewayGroup)
-	crd["metadata"].(kubetest.Object)["labels"] = kubetest.Object{"a": "b"} // does not change the definition
+	// A label does not change the definition.
+	crd["metadata"].(kubetest.Object)["labels"] = kubetest.Object{"a": "b"}
 	r.API.Put("customresourcedefinitions", crd)
 	crd["spec"].(kubetest.Object)["preserveUnknownFields"] = false
 	r.API.Put("customresourcedefinitions", crd)

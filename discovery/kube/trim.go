@@ -16,8 +16,8 @@ import (
 
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// trim removes fields that nothing reads, to save memory. It also removes fields that change when a
-// status is written, so that such a write does not change the store.
+// trim removes the fields of an object that nothing reads, to save memory. It also removes fields
+// that change with each write of a status, so that such a write does not change the store.
 func trim(k *kind, obj store.Object) {
 	shed(k, obj)
 	obj.SetResourceVersion("")
@@ -28,7 +28,8 @@ func trim(k *kind, obj store.Object) {
 	obj.GetObjectKind().SetGroupVersionKind(k.gvk())
 }
 
-// shed is the idempotent part of trim. It can run before a list is complete.
+// shed is the part of trim that may run twice on an object. It runs on each object as it arrives,
+// before the list is complete.
 func shed(k *kind, obj store.Object) {
 	obj.SetManagedFields(nil)
 	obj.SetNamespace(unique.Make(obj.GetNamespace()).Value()) // all objects share one string
@@ -53,8 +54,8 @@ func trimService(obj store.Object) {
 	s.Status = corev1.ServiceStatus{LoadBalancer: s.Status.LoadBalancer}
 }
 
-// Common values of routes are defaults of the CRD. They are shared, because decoding allocates them
-// for each route.
+// Routes share these values, to save memory. They are defaults of the CRD, so most routes have
+// them, and decoding allocates them for each route.
 var (
 	parentGroup, parentKind   = gatewayv1.Group(gatewayv1.GroupName), gatewayv1.Kind("Gateway")
 	backendGroup, backendKind = gatewayv1.Group(""), gatewayv1.Kind("Service")
@@ -125,8 +126,8 @@ func trimSliceTo(obj store.Object, nodes bool) {
 		if nodes {
 			now.NodeName = e.NodeName
 		}
-		// Merge endpoints with equal conditions and nodes: endpoints are by far the most numerous
-		// items.
+		// Merge endpoints with equal conditions and nodes, to save memory: a cluster has far more
+		// endpoints than other items.
 		i := slices.IndexFunc(endpoints, func(o discoveryv1.Endpoint) bool {
 			return o.Conditions == now.Conditions && ptr.Equal(o.NodeName, now.NodeName)
 		})
@@ -142,7 +143,8 @@ func trimSliceTo(obj store.Object, nodes bool) {
 	s.Endpoints = endpoints
 }
 
-// compact copies strings into two allocations, so that the memory of the response can be freed.
+// compact copies strings into two allocations. The copies do not refer to the API server's
+// response, so its memory can be freed.
 func compact(list []string) []string {
 	rest, out := strings.Join(list, ""), make([]string, len(list))
 	for i, s := range list {

@@ -19,15 +19,16 @@ import (
 
 const undecodable = "penstock.dev/undecodable"
 
-// These bounds exist because any author of objects can cause such findings.
+// maxReason bounds the reason in a finding about an undecodable object, in bytes. mostUndecodable
+// bounds the number of these findings. Any user who may write objects can cause them.
 const (
 	maxReason       = 300
 	mostUndecodable = 50
 )
 
-// tolerant reads only the metadata of an object that the CRD's schema allows but the Go type cannot
-// hold, such as a forwardBody.maxSize above a uint16. Otherwise one object would fail the list or
-// watch of its kind.
+// tolerant wraps a serializer. If the CRD's schema allows an object that the Go type cannot hold,
+// such as one with a forwardBody.maxSize above a uint16, tolerant decodes only the object's
+// metadata. Otherwise, one such object would make the list or watch of its kind fail.
 type tolerant struct{ runtime.NegotiatedSerializer }
 
 func (t tolerant) DecoderToVersion(d runtime.Decoder, gv runtime.GroupVersioner) runtime.Decoder {
@@ -96,8 +97,8 @@ func hollow(data []byte, reason error) ([]byte, bool) {
 	return less, err == nil
 }
 
-// hollowPolicy keeps the readable targets of an undecodable policy. Without a previous version, the
-// policy denies all requests to them (standIn).
+// hollowPolicy encodes an undecodable AccessPolicy with only its metadata and its readable targets.
+// If there is no previous version, this policy denies all requests to the targets (standIn).
 func hollowPolicy(meta metav1.ObjectMeta, data []byte) ([]byte, bool) {
 	var o struct {
 		Spec any `json:"spec"`
@@ -123,14 +124,15 @@ func closedBefore(obj store.Object) bool {
 	return ok && p.Spec.Closed != 0
 }
 
-// undecodables records the objects of which only metadata is read. Safe for concurrent use.
+// undecodables records the objects that could not be decoded, with the reasons. It is safe for
+// concurrent use.
 type undecodables struct {
 	mu      sync.Mutex
 	reasons map[report.Ref]string
 }
 
-// note records whether obj was decoded. obj is nil for a deleted object. changed is true if failed
-// or the reason is new.
+// note records whether an object could be decoded. obj is nil for a deleted object. failed means
+// that obj could not be decoded. changed means that this result, or its reason, is new.
 func (u *undecodables) note(ref report.Ref, obj store.Object) (failed, changed bool) {
 	reason := ""
 	if obj != nil {
@@ -158,9 +160,9 @@ func (u *undecodables) reports() (out []report.Report) {
 	for i, ref := range slices.SortedFunc(maps.Keys(u.reasons), report.Ref.Compare) {
 		effect := "has no effect"
 		switch ref.Kind {
-		case store.APIKeys.Kind(): // see closing in kinds.go
+		case store.APIKeys.Kind(): // such a kind is closing (kinds.go)
 			effect = "lets nothing in"
-		case store.AccessPolicies.Kind(): // see standIn
+		case store.AccessPolicies.Kind(): // standIn makes the policy closed
 			effect = "a version before stays in use, or else its targets are closed"
 		}
 		problem := fmt.Sprintf("the newest version of %s cannot be decoded, and %s: %s", ref, effect, u.reasons[ref])

@@ -10,7 +10,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// wide is an HTTPRoute with a body size that the CRD allows and the Go type, a uint16, cannot hold.
+// wide returns an HTTPRoute with a body size that the CRD allows, but that the Go type, a uint16,
+// cannot hold.
 func wide(name string) string {
 	return kubetest.Route(name) + `
   rules:
@@ -20,7 +21,7 @@ func wide(name string) string {
 `
 }
 
-// One such route must not hide all routes of its list.
+// A route that cannot be decoded must not hide the other routes of its list or watch.
 func TestReflector_UndecodableRouteHidesNoOtherRoute(t *testing.T) {
 	r := begin(t, func(api *kubetest.Server) {
 		api.Apply(t, "httproutes", wide("listed"))
@@ -73,7 +74,8 @@ func TestReflector_UndecodableRouteHidesNoOtherRoute(t *testing.T) {
 	})
 }
 
-// A key whose newest version cannot be decoded is denied, because that version may disable it.
+// An APIKey whose newest version cannot be decoded gives no access, because this version may
+// disable the key.
 func TestReflector_UndecodableKeyLetsNothingIn(t *testing.T) {
 	key := func(more string) string {
 		return "apiVersion: penstock.dev/v1alpha1\nkind: APIKey\nmetadata: {namespace: default, name: alice}\n" +

@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// Bounds of the backoff of failing lists and watches. An overloaded API server sets its own backoff
-// with Retry-After.
+// firstRetry and slowestRead bound the pause before a failed list or watch is retried. An
+// overloaded API server sets its own pause with Retry-After.
 const (
 	firstRetry  = 200 * time.Millisecond
 	slowestRead = 10 * time.Second
@@ -42,8 +42,8 @@ func newIntake(s *Source, p part) *intake {
 	return &intake{source: s, part: p, synced: make(chan struct{}), ids: map[string]struct{}{}}
 }
 
-// Transformer trims each object as it arrives, because a whole list of untrimmed objects takes too
-// much memory.
+// Transformer returns a function that removes unneeded fields from each object as it arrives,
+// because a whole list of complete objects would take too much memory.
 func (in *intake) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
 		if o, ok := obj.(store.Object); ok {
@@ -80,7 +80,8 @@ func (in *intake) Delete(obj any) error {
 	return nil
 }
 
-// Replace receives the first list, and a new list after a watch that could not be resumed.
+// Replace replaces all objects of the part by a list. The reflector calls it with the first list,
+// and with a new list if a watch cannot be resumed.
 func (in *intake) Replace(list []any, _ string) error {
 	in.mu.Lock()
 	before := in.ids
@@ -145,7 +146,7 @@ func (s *Source) follow(ctx context.Context, in *intake, version string) error {
 	return nil
 }
 
-// selected returns nil for an object that Config.Keep excludes.
+// selected returns an object without unneeded fields; nil: Config.Keep excludes the object.
 func (s *Source) selected(k *kind, obj runtime.Object) runtime.Object {
 	o, ok := obj.(store.Object)
 	if !ok || s.cfg.Keep != nil && !s.cfg.Keep(o) {
@@ -169,7 +170,7 @@ func (s *Source) followCRD(ctx context.Context, k *kind) error {
 func (k *kind) definition() part { return part{kind: k, scope: scope{name: "definition"}} }
 
 func mirror(ctx context.Context, lw cache.ListerWatcher, example any, into cache.ReflectorStore) {
-	var quiet klog.Logger // discards all lines
+	var quiet klog.Logger // discards client-go's log lines
 	r := cache.NewReflectorWithOptions(lw, example, into, cache.ReflectorOptions{
 		Logger: &quiet, Name: "penstock",
 		Backoff: &wait.Backoff{Duration: firstRetry, Factor: 2, Jitter: 0.5, Steps: 10, Cap: slowestRead},
@@ -207,7 +208,7 @@ func (d *definition) Replace(list []any, _ string) error {
 
 func (d *definition) Resync() error { return nil }
 
-// arrive takes ownership of obj.
+// arrive handles an object that a list or watch delivered. It may modify obj.
 func (s *Source) arrive(k *kind, obj store.Object) {
 	if k.rivals != nil {
 		k.rivals.arrive(k, obj, s.admit)
@@ -223,7 +224,8 @@ func (s *Source) admit(k *kind, obj store.Object) {
 	}
 	if failed && !k.closes {
 		if old, stored := k.table.Object(s.store.View(), store.ID(obj)); stored && !closedBefore(old) {
-			return // the previous version stays in use
+			// The previous version of the undecodable object stays in use.
+			return
 		}
 		standIn(obj)
 	}

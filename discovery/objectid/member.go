@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// Member is a pool, and a member of the cluster set: the member exports the pool to this cluster,
-// or this cluster exports the pool to the member.
+// Member identifies a pool together with a member of the cluster set. The member exports the pool
+// to this cluster, or this cluster exports the pool to the member.
 type Member struct {
 	Member string
 	Pool   Pool
 }
 
-// ParseMember parses a result of String. Names of members have no slash.
+// ParseMember parses a result of Member.String. A member's name has no slash.
 func ParseMember(text string) (Member, bool) {
 	member, rest, ok := strings.Cut(text, "/")
 	pool, named := ParsePool(rest)
@@ -22,7 +22,7 @@ func ParseMember(text string) (Member, bool) {
 // String returns "MEMBER/NAMESPACE/NAME".
 func (m Member) String() string { return m.Member + "/" + m.Pool.String() }
 
-// Compare orders by member, then by pool.
+// Compare orders Members by member, then by pool.
 func (m Member) Compare(o Member) int {
 	return cmp.Or(strings.Compare(m.Member, o.Member), m.Pool.Compare(o.Pool))
 }

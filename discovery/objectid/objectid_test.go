@@ -12,7 +12,7 @@ import (
 
 var (
 	chat = objectid.Pool{Namespace: "default", Name: "chat"}
-	// texts are valid identities and texts that resemble them.
+	// texts are valid texts of identities, and invalid texts that resemble them.
 	texts = []string{
 		"", "/", "a", "a/", "/b", "a/b", "a//b", "a/b/", "a/b/c", "a/b/c/d", "a/b@", "a/b@c", "a/b@c@d", "a/b@c/d",
 		"a@b/c", "@", "a/@b", "a/ b",
@@ -37,8 +37,8 @@ func TestPool_TextNamesOnePool(t *testing.T) {
 	}
 }
 
-// If Kubernetes rejects a name that IsValid accepts, an object with it is stored, and its writes
-// fail at the API server.
+// IsValid must agree with Kubernetes. If it accepts a name that Kubernetes rejects, writes of
+// objects with this name fail at the API server.
 func TestPool_IsValidIfKubernetesAcceptsBothNames(t *testing.T) {
 	const alphabet = "a9-.A_\n"
 	names := []string{""}
@@ -83,7 +83,8 @@ func TestTarget_TextDistinguishesPoolImportAndCluster(t *testing.T) {
 		"default/chat":      {Pool: chat},
 		"default/chat@":     {Pool: chat, Import: true},
 		"default/chat@west": {Pool: chat, Member: "west"},
-		"default/chat@a/b@": {Pool: chat, Member: "a/b@"}, // a user's import may name a cluster so
+		// A user may write such a name of a cluster into an import.
+		"default/chat@a/b@": {Pool: chat, Member: "a/b@"},
 		"":                  {},
 	} {
 		if got, ok := objectid.ParseTarget(text); ok == want.IsZero() || got != want || got.String() != text {
@@ -119,7 +120,8 @@ func TestTarget_OrderIsThatOfItsFields(t *testing.T) {
 	}
 }
 
-// A text that parses must equal the String of the result. Otherwise two texts would name one pool.
+// If a text parses, it must equal the String of the result. Otherwise, two texts would name one
+// pool.
 func FuzzObjectID_IsWhatItWasReadFrom(f *testing.F) {
 	for _, text := range texts {
 		f.Add(text)

@@ -16,7 +16,8 @@ func Split(text string) (namespace, name string, ok bool) {
 	return namespace, name, true
 }
 
-// All returns the namespace of "namespace/", which stands for all objects of that namespace.
+// All parses "namespace/", which stands for all objects of a namespace. ok is false for other
+// texts.
 func All(text string) (namespace string, ok bool) {
 	namespace, ok = strings.CutSuffix(text, "/")
 	return namespace, ok && namespace != "" && !strings.Contains(namespace, "/")
@@ -29,7 +30,7 @@ func Join(namespace, name string) string { return namespace + "/" + name }
 // pool in all clusters (namespace sameness). The zero Pool names no pool.
 type Pool struct{ Namespace, Name string }
 
-// ParsePool parses a result of String.
+// ParsePool parses a result of Pool.String.
 func ParsePool(text string) (Pool, bool) {
 	namespace, name, ok := Split(text)
 	return Pool{Namespace: namespace, Name: name}, ok
@@ -38,15 +39,16 @@ func ParsePool(text string) (Pool, bool) {
 // IsZero reports whether p names no pool.
 func (p Pool) IsZero() bool { return p == Pool{} }
 
-// IsValid reports whether Kubernetes accepts both names, as a DNS label and as a DNS subdomain.
-// Kubernetes' functions, with regular expressions, took 2.5 % of an importer's CPU.
+// IsValid reports whether Kubernetes accepts the namespace, as a DNS label, and the name, as a DNS
+// subdomain. It does not call Kubernetes' own functions: with their regular expressions, they took
+// 2.5 % of an importer's CPU time.
 func (p Pool) IsValid() bool { return isLabel(p.Namespace) && isSubdomain(p.Name) }
 
 func isLabel(s string) bool {
 	return len(s) <= validation.DNS1123LabelMaxLength && !strings.Contains(s, ".") && isSubdomain(s)
 }
 
-// isSubdomain checks RFC 1123.
+// isSubdomain reports whether s is a DNS subdomain as Kubernetes defines it, after RFC 1123.
 func isSubdomain(s string) bool {
 	if len(s) > validation.DNS1123SubdomainMaxLength {
 		return false

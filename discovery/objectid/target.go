@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// Target identifies the set from which a request picks: an InferencePool, one exporting cluster of
-// an import, or a whole import, among whose exporting clusters the picker chooses. The zero Target
-// names no pool.
+// Target identifies the set from which the picker chooses an endpoint for a request: an
+// InferencePool, one exporting cluster of an import, or all exporting clusters of an import. The
+// zero Target names no pool.
 type Target struct {
 	Pool
 	Member string // exporting cluster of an import; "" for an InferencePool and a whole import
-	Import bool   // a whole import
+	Import bool   // the Target is a whole import
 }
 
-// ParseTarget parses a result of String.
+// ParseTarget parses a result of Target.String.
 func ParseTarget(text string) (Target, bool) {
 	pool, member, imported := strings.Cut(text, "@")
 	p, ok := ParsePool(pool)
@@ -25,7 +25,7 @@ func ParseTarget(text string) (Target, bool) {
 	return Target{Pool: p, Member: member, Import: imported && member == ""}, true
 }
 
-// MustParseTarget parses a constant. It panics if the text is invalid.
+// MustParseTarget is ParseTarget for a constant. It panics if the text is invalid.
 func MustParseTarget(text string) Target {
 	t, ok := ParseTarget(text)
 	if !ok {
@@ -40,7 +40,7 @@ func (t Target) IsZero() bool { return t == Target{} }
 // Imported reports whether t is an import, or an exporting cluster of an import.
 func (t Target) Imported() bool { return t.Import || t.Member != "" }
 
-// Compare orders targets by their fields in order.
+// Compare orders targets by pool, then by member, then whole imports last.
 func (t Target) Compare(o Target) int {
 	return cmp.Or(t.Pool.Compare(o.Pool), strings.Compare(t.Member, o.Member), compareBool(t.Import, o.Import))
 }

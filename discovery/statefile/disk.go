@@ -18,7 +18,8 @@ type Disk interface {
 	CreateTemp(folder, pattern string) (File, error)
 	Rename(from, to string) error
 	Remove(path string) error
-	// Sync writes the names in a folder to the disk. Before Sync, a power cut may undo a Rename.
+	// Sync writes the names of a folder's files to the disk. Before Sync, a power cut may undo a
+	// Rename.
 	Sync(folder string) error
 }
 
@@ -52,7 +53,7 @@ func (Machine) Rename(from, to string) error { return os.Rename(from, to) }
 // Remove implements Disk.
 func (Machine) Remove(path string) error { return os.Remove(path) }
 
-// Sync implements Disk. It accepts network file systems that cannot sync a folder.
+// Sync implements Disk. It ignores the error of a network file system that cannot sync a folder.
 func (Machine) Sync(folder string) error {
 	f, err := os.Open(folder)
 	if err != nil {

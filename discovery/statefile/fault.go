@@ -2,6 +2,6 @@
 
 package statefile
 
-// faulty injects faults that simulations must detect. Without the build tag faults it returns
-// false.
+// faulty reports whether the code must behave as if it had the named fault, which simulations must
+// detect. It returns false in builds without the build tag "faults".
 func faulty(string) bool { return false }

@@ -11,16 +11,17 @@ import (
 	"testing"
 )
 
-// model is a disk that lists the possible results of a power cut. Content is on the disk once its
-// file is synced. Names are, in the order of their changes, once their folder is synced.
+// model is a Disk that can list the possible results of a power cut. The content of a file is
+// certainly on the disk once the file is synced. The names in a folder are certainly on the disk
+// once the folder is synced. Before that, changes of names reach the disk in their order.
 type model struct {
 	folders map[string]*folder
 	inodes  int
-	stop    int // number of operations until the power cut; later ones panic with errCut
+	stop    int // number of operations until the power cut; later operations panic with errCut
 }
 
 type folder struct {
-	synced  map[string]*inode // names that survive
+	synced  map[string]*inode // names that survive a power cut
 	pending []change          // later changes; a power cut keeps some of the first ones
 }
 
@@ -135,8 +136,9 @@ func (f *modelFile) Write(raw []byte) (int, error) {
 func (f *modelFile) Sync() error  { f.on.step(); f.inode.synced = f.inode.written; return nil }
 func (f *modelFile) Close() error { f.on.step(); return nil }
 
-// lost lists what a file may contain after a power cut: each prefix of unsynced content, with each
-// prefix of the changes of the folders on its path. "" means no file.
+// lost returns the possible contents of a file after a power cut: each prefix of the unsynced
+// content, with each prefix of the changes of the folders on its path. "" means that the file does
+// not exist.
 func (m *model) lost(path string) []string {
 	out := map[string]bool{}
 	var walk func(at string, rest []string)
@@ -166,7 +168,7 @@ func (m *model) lost(path string) []string {
 }
 
 // TestStateFile_PowerCutLeavesTheOldContentOrTheNew cuts the power after each operation of a
-// replacement, and checks everything that the disk may then have.
+// replacement, and checks all possible contents of the disk.
 func TestStateFile_PowerCutLeavesTheOldContentOrTheNew(t *testing.T) {
 	const path = "/state/cluster/identity.json"
 	for _, first := range []bool{true, false} {

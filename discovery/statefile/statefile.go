@@ -12,7 +12,8 @@ import (
 	"syscall"
 )
 
-// temporary begins with a dot, so that readers of a folder skip unfinished files.
+// temporary is part of the names of unfinished files: .NAME.new-RANDOM. The names begin with a dot,
+// so readers of a folder skip these files.
 const temporary = ".new-"
 
 // Replace is ReplaceOn for this machine.
@@ -22,7 +23,8 @@ func Replace(path string, raw []byte) error { return ReplaceOn(Machine{}, path, 
 // nil, the new content survives a power cut.
 func ReplaceOn(d Disk, path string, raw []byte) error { return replace(d, path, whole(raw), 0o600) }
 
-// ReplaceBy is Replace with content from write. If write fails, the old content stays.
+// ReplaceBy is Replace with the content that the function write writes. If write fails, the old
+// content stays.
 func ReplaceBy(path string, write func(io.Writer) error) error {
 	return replace(Machine{}, path, write, 0o600)
 }
@@ -77,8 +79,8 @@ func replace(d Disk, path string, write func(io.Writer) error, mode fs.FileMode)
 	return named(path, replaceUnnamed(d, path, write, mode))
 }
 
-// named removes the unfinished file's name from an error: it differs at each attempt, and equal
-// causes must give equal errors. It adds the fix for a full disk.
+// named replaces the unfinished file's name in an error by path, because the name differs at each
+// attempt, and the same cause must give the same error. It adds the fix for a full disk.
 func named(path string, err error) error {
 	var at *fs.PathError
 	var move *os.LinkError
@@ -94,8 +96,8 @@ func named(path string, err error) error {
 	return err
 }
 
-// replaceUnnamed syncs the file and its folder. Otherwise a power cut may leave the file empty, or
-// with the old content.
+// replaceUnnamed writes an unfinished file and renames it to path. It syncs the file and its
+// folder, because a power cut may otherwise leave the file empty, or with the old content.
 func replaceUnnamed(d Disk, path string, write func(io.Writer) error, mode fs.FileMode) error {
 	folder := filepath.Dir(path)
 	if err := makeFolder(d, folder); err != nil {
@@ -128,8 +130,8 @@ func replaceUnnamed(d Disk, path string, write func(io.Writer) error, mode fs.Fi
 	return d.Sync(folder)
 }
 
-// makeFolder also syncs the parent folder. Otherwise a power cut may remove the new folder with its
-// files.
+// makeFolder creates a folder if it does not exist. It also syncs the parent folder, because a
+// power cut may otherwise remove the new folder with its files.
 func makeFolder(d Disk, path string) error {
 	if f, err := d.Open(path); err == nil {
 		return f.Close()

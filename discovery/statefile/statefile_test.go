@@ -112,7 +112,7 @@ func TestStateFile_KilledProcessLeavesNothing(t *testing.T) {
 	}
 }
 
-// full is a disk without room.
+// full is a Disk on which writes fail because it has no room.
 type full struct{ statefile.Machine }
 
 func (d full) CreateTemp(folder, pattern string) (statefile.File, error) {

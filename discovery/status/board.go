@@ -13,12 +13,12 @@ import (
 	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
-// Locate returns the position in a file, "file:line", of an object or of a field. It returns "" if
-// the position is unknown.
+// Locate returns the position of an object, or of a field of the object, as "file:line". It returns
+// "" if the position is unknown.
 type Locate func(owner report.Ref, field string) string
 
-// WatchSet collects the rows that a reader has read. WatchCtx returns once any of these rows has
-// changed.
+// WatchSet watches the results of the methods that it is passed to. Its method WatchCtx returns
+// once one of these results may have changed.
 type WatchSet = memdb.WatchSet
 
 // NewWatchSet makes an empty WatchSet.
@@ -26,8 +26,8 @@ func NewWatchSet() WatchSet { return memdb.NewWatchSet() }
 
 const streamDebounce = 200 * time.Millisecond
 
-// Board holds the newest report of each source about each object. It is safe for concurrent use. A
-// caller must not modify a report after passing it to the Board.
+// Board holds the newest report of each source (sources.go) about each object. It is safe for
+// concurrent use. A caller must not modify a report after passing it to the Board.
 type Board struct {
 	locate Locate
 	db     *memdb.MemDB
@@ -49,8 +49,8 @@ func (b *Board) write(change func(t txn, changed func(report.Ref))) {
 	})
 }
 
-// Set replaces a source's reports about the same owners. A source calls either Set and Remove, or
-// Replace.
+// Set replaces a source's reports about the owners of reports. The source's other reports stay. A
+// source calls either Set and Remove, or only Replace.
 func (b *Board) Set(source string, reports ...report.Report) {
 	if len(reports) == 0 {
 		return
@@ -81,7 +81,7 @@ func (b *Board) Replace(source string, reports ...report.Report) {
 			}
 		}
 		if source == Files && b.locate != nil {
-			// equal reports may now be at other lines of the files
+			// The objects of unchanged reports may have moved to other lines of their files.
 			rows.Must(t.Insert(placeTable, &places{}))
 		}
 	})
@@ -152,7 +152,7 @@ func (b *Board) located(r report.Report) report.Report {
 	return r
 }
 
-// Settle waits until the board has not changed for a debounce time.
+// Settle waits until the board has not changed for the duration debounce.
 func (b *Board) Settle(ctx context.Context, debounce time.Duration) error {
 	for {
 		ws := NewWatchSet()
@@ -166,9 +166,9 @@ func (b *Board) Settle(ctx context.Context, debounce time.Duration) error {
 	}
 }
 
-// Stream calls emit with the board's document after each change, once the board has settled, so
-// that no document shows half of a change. It returns when ctx ends or emit fails. written may be
-// nil; changes of its results appear within two seconds.
+// Stream calls emit with the board's document at once and after each change. It waits until the
+// board has settled, so that no document has only half of a change. It returns when ctx ends or
+// emit fails. written may be nil. Stream detects a changed result of written within two seconds.
 func (b *Board) Stream(ctx context.Context, controller string, written Written, emit func(*Document) error) error {
 	var last *Document
 	var again time.Duration
@@ -193,7 +193,8 @@ func (b *Board) StreamFindings(ctx context.Context, emit func([]report.Finding) 
 	return b.follow(ctx, 0, func(all []report.Report) error { return emit(findings(all)) })
 }
 
-// follow also calls emit after the duration again without a change; 0: never.
+// follow calls emit with all reports, at once and after each change. If nothing has changed for the
+// duration again, it also calls emit; 0: it does not.
 func (b *Board) follow(ctx context.Context, again time.Duration, emit func([]report.Report) error) error {
 	for {
 		if err := b.Settle(ctx, streamDebounce); err != nil {

@@ -80,7 +80,8 @@ func TestBoard_DropsReportsOfDeletedObjects(t *testing.T) {
 	}
 }
 
-// One key may be a prefix of another: "gw" and "gw2", "proxy a" and "proxy ab".
+// The board must separate entries if one key is a prefix of another, as for the Gateways "gw" and
+// "gw2", or the sources "proxy a" and "proxy ab".
 func TestBoard_KeysWithACommonPrefixStayApart(t *testing.T) {
 	b := status.NewBoard(nil)
 	gw2 := gw
@@ -256,7 +257,7 @@ func TestStream_ShowsWhatSettledAndEveryChange(t *testing.T) {
 			t.Errorf(`first: %s, want "Accepted"`, got)
 		}
 		set("Transient")
-		time.Sleep(time.Millisecond) // shorter than the debounce time, by the bubble's clock
+		time.Sleep(time.Millisecond) // shorter than the debounce time
 		set("Final")
 		if got := reason(<-docs); got != "Final" {
 			t.Errorf(`then: %s, want "Final"`, got)

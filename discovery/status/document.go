@@ -12,7 +12,7 @@ import (
 // Document is the content of the status file and of "penstock status -o json".
 type Document struct {
 	Objects  []Object         `json:"objects"`  // objects with at least one report, sorted
-	Findings []report.Finding `json:"findings"` // errors first, then by place
+	Findings []report.Finding `json:"findings"` // errors first, then by file and line
 }
 
 // Object is one object's status.
@@ -21,7 +21,8 @@ type Object struct {
 	Status Status `json:"status"`
 }
 
-// Status has the fields of the Gateway API's statuses.
+// Status is the status of an object of any kind. Its fields are as in the statuses of the Gateway
+// API.
 type Status struct {
 	Addresses  []Address          `json:"addresses,omitempty"`
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
@@ -52,7 +53,7 @@ type RouteKind struct {
 	Kind  string `json:"kind"`
 }
 
-// Parent is the status of an object for one parent.
+// Parent is the status of a route or pool for one of its parents.
 type Parent struct {
 	ParentRef      report.ParentRef   `json:"parentRef"`
 	ControllerName string             `json:"controllerName"`
@@ -90,9 +91,9 @@ type conditionKey struct {
 	typ      string
 }
 
-// NewDocument makes the document of a Board's reports. A condition with the same status in before,
-// which may be nil, keeps its transition time. All other conditions get the time in the parameter
-// now.
+// NewDocument makes a document from a Board's reports. before, which may be nil, is the previous
+// document. A condition that has the same status in before keeps its transition time. All other
+// conditions get the transition time now.
 func NewDocument(reports []report.Report, controller string, before *Document, now time.Time) *Document {
 	m := &maker{controller: controller, now: now.UTC().Truncate(time.Second),
 		before: map[conditionKey]metav1.Condition{}}
@@ -176,8 +177,9 @@ func (m *maker) conditions(key conditionKey, list []report.Condition) []metav1.C
 	return out
 }
 
-// Join returns the first document with findings that only the others have, because each process
-// reports NACKs of its own proxies.
+// Join merges the documents of several processes. It returns the first document, and adds the
+// findings that only other documents have, because each process reports only the NACKs of its own
+// proxies.
 func Join(all []*Document) *Document {
 	out := *all[0]
 	out.Findings = slices.Clone(out.Findings)

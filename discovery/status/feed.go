@@ -8,22 +8,24 @@ import (
 	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
-// Feed streams the objects with changed reports to one reader. Several changes of an object before
-// a call of Next count as one. A Feed never blocks the board. Only one goroutine may call Next.
+// Feed streams the refs of objects whose reports changed to one reader. If an object changes
+// several times between two calls of Next, Next returns it once. A Feed never blocks the board.
+// Only one goroutine may call Next.
 type Feed struct {
 	board *Board
 	id    uint64
 	began bool
 }
 
-// Follow starts a feed. The first call of Next also returns every object on the board.
+// Follow starts a Feed. Its first call of Next also returns every object on the board.
 func (b *Board) Follow() *Feed {
 	f := &Feed{board: b, id: b.feeds.Add(1)}
 	b.write(func(t txn, _ func(report.Ref)) { rows.Must(t.Insert(followerTable, &follower{f.id})) })
 	return f
 }
 
-// Next waits for changes and returns the changed objects, sorted. It fails only if ctx ends.
+// Next waits for changes of reports. It returns the refs, sorted, of the objects whose reports
+// changed. It fails only if ctx ends.
 func (f *Feed) Next(ctx context.Context) ([]report.Ref, error) {
 	for {
 		ws := NewWatchSet()

@@ -6,8 +6,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// merge merges the reports of all sources about an object. The last of parts wins. The result
-// shares no slices with parts.
+// merge merges the reports of all sources about an object. If several parts have the same
+// condition, the last of them wins. The result shares no slices with parts.
 func merge(parts []*entry) report.Report {
 	out := report.Report{Owner: parts[0].report.Owner}
 	for _, e := range parts {
@@ -52,8 +52,8 @@ func mergeConditions(list, later []report.Condition) []report.Condition {
 	return list
 }
 
-// spread copies the conditions of an object to each of its parents: the status of a route or pool
-// has conditions only there.
+// spread copies the conditions of an object to each of its parents, because the status of a route
+// or pool has conditions only for each parent.
 func spread(r *report.Report) {
 	if len(r.Parents) == 0 || len(r.Conditions) == 0 {
 		return

@@ -10,15 +10,16 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// Written returns the status of an object in Kubernetes, as a value with the JSON fields of Status,
-// or nil.
+// Written returns the status that an object has in Kubernetes, as a value with the JSON fields of
+// Status; nil: it has none.
 type Written func(report.Ref) any
 
 // Page serves the status of all objects as JSON. With ?watch it serves one line of JSON once the
 // board has settled, and another after each change, until the client disconnects.
 //
-// On Kubernetes, Page serves the status that Penstock wrote to an object, if there is one: only the
-// leader, which writes it, knows the proxies of all processes. In a folder, written is nil.
+// On Kubernetes, Page serves the status that Penstock's leader wrote to an object, if the object
+// has one, because only the leader counts the proxies of all processes. Without Kubernetes, written
+// is nil.
 func Page(b *Board, controller string, written Written) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		lines := json.NewEncoder(w)

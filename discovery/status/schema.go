@@ -12,15 +12,16 @@ import (
 )
 
 const (
-	reportTable   = "report"   // *entry
-	followerTable = "follower" // *follower
-	unseenTable   = "unseen"   // *unseen
-	placeTable    = "place"    // *places
+	reportTable   = "report"   // its rows are *entry
+	followerTable = "follower" // its rows are *follower
+	unseenTable   = "unseen"   // its rows are *unseen
+	placeTable    = "place"    // its row is *places
 )
 
-// bySource is a second index. In rows.ByID, an entry's key is the owner, then the rank and instance
-// of the source, so that a walk visits the winning source of each object last.
-const bySource = "source" // for entries of Replace: source, then owner
+// bySource is the second index of reportTable. In the first index, rows.ByID, the key of an entry
+// is the owner, then the rank and instance of the source. So a walk visits the winning source of
+// each object last.
+const bySource = "source" // its key is the source, then the owner; only for entries of Replace
 
 // entry is the newest report of one source about one object. It is immutable.
 type entry struct {
@@ -36,8 +37,8 @@ type unseen struct {
 	owner    report.Ref
 }
 
-// places is the only row of placeTable. Replacing it signals that objects may have moved within
-// their files.
+// places is the only row of placeTable. A replacement of the row means that objects may have moved
+// to other lines of their files.
 type places struct{}
 
 func newDB() *memdb.MemDB {

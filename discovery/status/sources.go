@@ -9,14 +9,18 @@ const (
 	Cluster     = "kubernetes"  // discovery/kube: missing or forbidden kinds
 	Files       = "files"       // discovery/file: invalid documents
 	Translation = "translation" // conditions that the specifications define, and findings
-	Acks        = "acks"        // policies of a folder without ACKs; one instance for each Gateway
-	Internal    = "internal"    // panics of translation, by object
-	Supervisor  = "supervisor"  // Envoys that Penstock runs: their addresses, and the reasons why they do not serve
-	Ports       = "ports"       // ports of this machine that another Gateway uses
-	Members     = "members"     // multicluster: exports, and the state of the other clusters
-	Imports     = "imports"     // multicluster: the clusters of imports; not on Kubernetes
-	Pickers     = "pickers"     // remote pickers that are down or of unknown health; one instance for each picker
-	Relay       = "relay"       // remote pickers that cannot be called; one instance for each pool and process
+	// policies in files that proxies have not acknowledged; one instance for each Gateway
+	Acks     = "acks"
+	Internal = "internal" // panics of translation, by object
+	// Envoys that Penstock runs: their addresses, and why they do not serve
+	Supervisor = "supervisor"
+	Ports      = "ports"   // ports of this machine that another Gateway uses
+	Members    = "members" // multicluster: exports, and the state of the other clusters
+	Imports    = "imports" // multicluster: the clusters of imports; not on Kubernetes
+	// remote pickers that are down or of unknown health; one instance for each picker
+	Pickers = "pickers"
+	// remote pickers that cannot be called; one instance for each pool and process
+	Relay = "relay"
 	// gateways of other clusters without a route for the requests that they receive; one instance
 	// for each exporting cluster and process
 	Answers = "answers"
@@ -32,12 +36,13 @@ const (
 	Proxy        = "proxy"        // NACKs; one instance for each proxy and process
 )
 
-// precedence ranks the sources. Of two conditions of one type on one object, the later source's
-// wins: a proxy's NACK overrides translation. Instances of a source rank by name.
+// precedence ranks the sources. If two sources report a condition of the same type on one object,
+// the condition of the later source wins. For example, a proxy's NACK overrides translation.
+// Instances of a source rank by name.
 var precedence = []string{Cluster, Files, Translation, Acks, Internal, Supervisor, Ports, Members, Imports, Pickers,
 	Relay, Answers, Keys, Tokens, Deployments, Rates, Servers, Certificates, Envoy, Proxy}
 
-// Instance returns the name of one of several sources of a kind, such as Instance(Proxy,
+// Instance returns the name of one of several sources of the same kind, such as Instance(Proxy,
 // "default/gw node-1").
 func Instance(source, name string) string { return source + " " + name }
 

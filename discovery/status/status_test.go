@@ -224,7 +224,7 @@ func TestStatusFile_FollowsTheBoardAndIsCompleteAtTheEnd(t *testing.T) {
 		}
 		synctest.Wait()
 		set("first")
-		time.Sleep(time.Second) // by the bubble's clock
+		time.Sleep(time.Second) // virtual time
 		synctest.Wait()
 		if !contains("first") {
 			t.Error("the file does not follow the board")

@@ -26,9 +26,9 @@ type row struct {
 	under   []row
 }
 
-// Text prints a document for people: one table for each kind, objects with a problem first, then
-// the findings. endpoints, which may be nil, returns how many endpoints of an object serve, such as
-// "2/3"; "": unknown.
+// Text prints a document for users: one table for each kind, with the objects that have a problem
+// first, then the findings. endpoints, which may be nil, returns how many endpoints of an object
+// serve, such as "2/3"; "": unknown.
 func Text(out io.Writer, doc *Document, endpoints func(report.Ref) string) error {
 	w := &printer{out: out, endpoints: endpoints}
 	for len(doc.Objects) > 0 {
@@ -95,7 +95,8 @@ func (p *printer) table(objects []Object) {
 	}
 }
 
-// tableRows returns the rows, and in second the headings after the name.
+// tableRows returns the rows of the table for objects of one kind. second has the headings of the
+// columns after the name.
 func (p *printer) tableRows(objects []Object) (rows []row, second []string) {
 	withParents := slices.ContainsFunc(objects, func(o Object) bool { return len(o.Status.allParents()) > 0 })
 	withListeners := slices.ContainsFunc(objects, func(o Object) bool { return len(o.Status.Listeners) > 0 })

@@ -20,10 +20,10 @@ const FileName = "status.json"
 // WriterConfig configures a Writer.
 type WriterConfig struct {
 	Board      *Board
-	Path       string // missing folders are created
+	Path       string // path of the status file; missing folders are created
 	Controller string // controllerName in parents' statuses
-	// Delay is the minimum time between two writes; default 100 ms. A large file has a longer
-	// delay.
+	// Delay is the minimum time between two writes; default 100 ms. A file that takes long to write
+	// is written less often.
 	Delay time.Duration
 	Now   func() time.Time // nil: time.Now
 	Log   *slog.Logger     // nil: slog.Default
@@ -52,8 +52,8 @@ func NewWriter(cfg WriterConfig) (*Writer, error) {
 	return &Writer{cfg: cfg}, nil
 }
 
-// Each write writes the whole file, which takes 60 ms with 10,000 reports. Pauses limit writing to
-// 1/maxShare of the time. No pause exceeds maxDelay.
+// A write replaces the whole file. With 10,000 reports, it takes 60 ms. Pauses between writes limit
+// writing to 1/maxShare of the time. No pause exceeds maxDelay.
 const (
 	maxShare = 10
 	maxDelay = 2 * time.Second
@@ -66,7 +66,7 @@ func (w *Writer) delay(took time.Duration) time.Duration {
 const retryInterval = 10 * time.Second
 
 // Run writes the file at once, after each change, and when ctx ends. A failed write is logged and
-// repeated, and does not end Run: traffic does not depend on the file.
+// repeated. It does not end Run, because traffic does not depend on the file.
 func (w *Writer) Run(ctx context.Context) error {
 	for {
 		ws, began := NewWatchSet(), time.Now()
@@ -120,11 +120,12 @@ func (w *Writer) found() (doc *Document, text []byte) {
 	return doc, text
 }
 
-// encode encodes item by item: encoding/json keeps the buffer of each encoded value in a pool.
+// encode encodes a document item by item, because encoding/json keeps the buffer of each encoded
+// value in a pool, and one large value would occupy memory.
 func encode(doc *Document) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false) // people read the messages
+	enc.SetEscapeHTML(false) // keeps < and > readable in messages
 	enc.SetIndent("    ", "  ")
 	err := errors.Join(encodeList(&buf, enc, "{\n  \"objects\": [", doc.Objects),
 		encodeList(&buf, enc, ",\n  \"findings\": [", doc.Findings))

@@ -8,7 +8,7 @@ import (
 	"github.com/hashicorp/go-memdb"
 )
 
-// index is one index of one table.
+// index is an implementation of one index of a table.
 type index interface {
 	set(e entry)
 	commit() // makes a snapshot, which later writes must not modify

@@ -12,8 +12,8 @@ import (
 // does not list is hidden, and TestShow_EveryFieldIsDecided fails.
 var decisions = byType(ofKubernetes, ofGateways, ofPenstock)
 
-// ofPenstock omits parameters of plugins and additions to a bootstrap: they may contain credentials
-// for other services.
+// ofPenstock decides which fields of Penstock's own kinds pages show. It omits parameters of
+// plugins and additions to a bootstrap, because they may contain credentials for other services.
 var ofPenstock = []decision{
 	decide[inferenceapi.InferenceModel](object("Spec Status")),
 	decide[inferenceapi.InferenceModelSpec](shown("ModelName Criticality TargetModels PoolRef")),
@@ -61,7 +61,7 @@ var ofPenstock = []decision{
 	decide[v1alpha1.AdapterTemplate](shown("Args Each")),
 	decide[v1alpha1.EngineEnv](shown("Name"), omit("Value")),
 	decide[v1alpha1.ModelDeployment](object("Spec Status")),
-	// Variables become arguments of an engine, and an argument may be a credential.
+	// Variables become arguments of an engine. An argument may be a credential.
 	decide[v1alpha1.ModelDeploymentSpec](shown("Engine Model Replicas Idle Keep Strategy Resources Placement Env "+
 		"Adapters Scheduler Access Cluster GatewayRefs Hostnames"), omit("Variables")),
 	decide[v1alpha1.DeploymentEnv](shown("Name ValueFrom"), omit("Value")),

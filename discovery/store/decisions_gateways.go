@@ -7,7 +7,8 @@ import (
 	gatewayv1beta1 "sigs.k8s.io/gateway-api/apis/v1beta1"
 )
 
-// ofGateways omits the values of headers in routes, which may be credentials.
+// ofGateways decides which fields of the Gateway API's kinds pages show. It omits the values of
+// headers in routes, because they may be credentials.
 var ofGateways = []decision{
 	decide[gatewayv1.GatewayClass](object("Spec Status")),
 	decide[gatewayv1.GatewayClassSpec](shown("ControllerName ParametersRef Description")),

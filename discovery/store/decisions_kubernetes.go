@@ -8,8 +8,8 @@ import (
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 )
 
-// ofKubernetes shows only the fields of a Pod that discovery/kube keeps. Others contain environment
-// variables and arguments.
+// ofKubernetes decides which fields of Kubernetes' kinds pages show. Of a Pod, it shows only the
+// fields that discovery/kube keeps, because others contain environment variables and arguments.
 var ofKubernetes = []decision{
 	decide[metav1.TypeMeta](shown("Kind APIVersion")),
 	decide[metav1.ObjectMeta](shown("SelfLink UID ResourceVersion Generation CreationTimestamp DeletionTimestamp "+

@@ -35,7 +35,8 @@ func shownTypes(f func(table string, t reflect.Type)) {
 	}
 }
 
-// A new field of Penstock's or Kubernetes' types is hidden until it is listed.
+// decisions must list each field of each type that pages may show. A new field is hidden until it
+// is listed.
 func TestShow_EveryFieldIsDecided(t *testing.T) {
 	used := map[reflect.Type]bool{}
 	shownTypes(func(table string, typ reflect.Type) {

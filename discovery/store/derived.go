@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// Host holds the addresses of a host name that some object uses as an address. discovery/hostname
-// writes it. Its name is the host name, in lower case.
+// Host holds the IP addresses of a host name that some object uses as an address.
+// discovery/hostname writes it. The Host's name is the host name, in lower case.
 type Host struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -24,8 +24,9 @@ type Host struct {
 // DeepCopyObject implements runtime.Object.
 func (h *Host) DeepCopyObject() runtime.Object { return deepcopy.Of(h) }
 
-// Invalid marks an object that is invalid in its file and has no last good version: references to
-// it are not reported as missing. discovery/file writes it. Its name is InvalidName.
+// Invalid marks an object that is invalid in its file and has no last good version, so that
+// references to the object are not reported as missing. discovery/file writes it. Its name is
+// InvalidName.
 type Invalid struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -37,8 +38,8 @@ func InvalidName(kind, name string) string { return kind + " " + name }
 // DeepCopyObject implements runtime.Object.
 func (i *Invalid) DeepCopyObject() runtime.Object { return deepcopy.Of(i) }
 
-// Learned holds the endpoints that a remote picker has named for one exporting cluster of an
-// import, and that are in the allowed ranges. multicluster/learned writes it. Its name is
+// Learned holds the endpoints of one exporting cluster of an import that the cluster's picker has
+// named in its answers. All are in the allowed ranges. multicluster/learned writes it. Its name is
 // LearnedName.
 type Learned struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -54,8 +55,9 @@ func LearnedName(importName, cluster string) string { return importName + "." + 
 func (l *Learned) DeepCopyObject() runtime.Object { return deepcopy.Of(l) }
 
 // Offer is the entry of one exporting cluster in an import. multicluster/imports writes it. Its
-// name is OfferName. An Offer needs no InferencePoolImport: a route may name the import before it
-// is written. If the InferencePoolImport has an entry of the same cluster, the Offer overrides it.
+// name is OfferName. An Offer needs no InferencePoolImport: a route may name the import before the
+// InferencePoolImport exists. If the InferencePoolImport has an entry of the same cluster, the
+// Offer overrides the entry.
 type Offer struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -63,15 +65,15 @@ type Offer struct {
 	Import  string
 	Cluster inferenceapi.ImportedCluster
 	// Allowed are the CIDRs in which the member may have pickers and gateways. Pods are the CIDRs
-	// for its model servers. Empty: all addresses that the AddressPolicy allows.
+	// in which it may have model servers. Empty: all addresses that the AddressPolicy allows.
 	Allowed, Pods []string
-	// Cleartext allows requests without TLS to gateways of the member.
+	// Cleartext means that requests to gateways of the member need no TLS.
 	Cleartext bool
-	// Local means that Cluster is this cluster. Requests go to the InferencePool of the import's
-	// name.
+	// Local means that Cluster is this cluster. Requests then go to the InferencePool with the
+	// import's name.
 	Local bool
-	// Since is when the export became this Offer, in microseconds of Unix time. If a name has two
-	// meanings, the older meaning is valid (gatewayapi.ImportNamed). 0 is the oldest.
+	// Since is when this cluster began to import the export, in microseconds since 1970. If a name
+	// has two meanings, the meaning with the smaller Since is valid (gatewayapi.ImportNamed).
 	Since int64
 }
 
@@ -81,20 +83,20 @@ func OfferName(importName, cluster string) string { return importName + "." + cl
 // DeepCopyObject implements runtime.Object.
 func (o *Offer) DeepCopyObject() runtime.Object { return deepcopy.Of(o) }
 
-// Failback lists the clusters of an import that failed and have not been ready for long enough
-// since. selection.policy Priority puts them last. multicluster/traffic/failback writes it. Its
+// Failback lists the clusters of an import that failed and have been ready again only for a short
+// time. selection.policy Priority puts them last. multicluster/traffic/failback writes it. Its
 // namespace and name are the import's.
 type Failback struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
-	Clusters []string // sorted
+	Clusters []string // names of the clusters, sorted
 }
 
 // DeepCopyObject implements runtime.Object.
 func (f *Failback) DeepCopyObject() runtime.Object { return deepcopy.Of(f) }
 
-// Dialect holds what probes of an external picker have shown. picker/probe writes it. Its name is
+// Dialect holds the results of probes of an external picker. picker/probe writes it. Its name is
 // the name of the picker's Envoy cluster.
 type Dialect struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -102,21 +104,21 @@ type Dialect struct {
 
 	Acknowledges bool // the picker only acknowledges bodies, although its protocol must send them back
 	Health       bool // its health service reports whether this replica may be called
-	Lost         bool // its process has just ended: connections were lost, and new ones fail
-	Frozen       bool // its process has just frozen: it accepts requests and answers none
+	Lost         bool // its process has just ended: connections were lost, and new connections fail
+	Frozen       bool // its process has just frozen: it accepts requests but does not respond
 }
 
 // DeepCopyObject implements runtime.Object.
 func (d *Dialect) DeepCopyObject() runtime.Object { return deepcopy.Of(d) }
 
-// Authority has the certificates and the key with which proxies call Penstock's services. cmd
-// writes it. There is one Authority, named OwnAuthority, if these services use TLS.
+// Authority has the CA certificates and the key with which proxies call Penstock's services. cmd
+// writes it. If these services use TLS, there is one Authority, named OwnAuthority.
 type Authority struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
-	CA  []byte // certificates to trust, in PEM
-	Key string // root of the keys with which proxies call the picker; see model.PickKey
+	CA  []byte // CA certificates that proxies trust, in PEM
+	Key string // root of the keys with which proxies call the picker (model.PickKey)
 }
 
 // OwnAuthority is the name of the one Authority.
@@ -139,22 +141,23 @@ type Membership struct {
 	Cluster string // this cluster's name, which is its trust domain
 	// region and zone of this cluster; "": unknown
 	Region, Zone string
-	// Chain and Key are the certificate of this cluster's Gateways, in PEM. The ID in it is
-	// model.GatewayURI of Cluster.
+	// Chain and Key are the certificate of this cluster's Gateways and its private key, in PEM. The
+	// SPIFFE ID in the certificate is model.GatewayURI of Cluster.
 	Chain, Key []byte
 	// PeerPort is the port of the peer listener; 0: none.
 	PeerPort uint16
-	Members  []Member // sorted by name
-	// Names are the names of all other clusters of the set, with or without certificates, sorted;
-	// nil if a hub may add further clusters.
+	Members  []Member // the other clusters with certificates, sorted by name
+	// Names are the names of all other clusters of the set, including clusters without
+	// certificates, sorted; nil: a hub may add further clusters.
 	Names []string
 }
 
 // Member is another cluster of the set.
 type Member struct {
-	Name   string // also its trust domain
+	Name   string // name of the cluster, and its SPIFFE trust domain
 	Bundle []byte // CA certificates for IDs of the trust domain, in PEM
-	// Identities are the parts of callers' identities that the member may state, sorted.
+	// Identities are the parts of callers' identities that this cluster accepts from the member,
+	// sorted.
 	Identities []string
 }
 
@@ -164,8 +167,8 @@ const OwnMembership = "own"
 // DeepCopyObject implements runtime.Object.
 func (m *Membership) DeepCopyObject() runtime.Object { return deepcopy.Of(m) }
 
-// Export is an InferencePool that other clusters may use, or may still use until its drain time
-// ends. cmd writes it. Namespace and name are the pool's.
+// Export marks an InferencePool that other clusters may use, or may still use until its drain time
+// ends. cmd writes it. Its namespace and name are the pool's.
 type Export struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -183,12 +186,12 @@ type AddressPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
-	Allowed, Denied []string // CIDRs; Denied overrides Allowed
-	Loopback        bool     // loopback may be allowed
+	Allowed, Denied []string // CIDRs of addresses; Denied overrides Allowed
+	Loopback        bool     // loopback addresses may become endpoints
 	ExternalName    bool     // Services of type ExternalName have endpoints
-	// Shared is set if the writers of objects do not trust each other, as on Kubernetes. Occupants
+	// Shared means that the writers of objects do not trust each other, as on Kubernetes. Occupants
 	// then have the addresses of Services. Own is the Service in front of Penstock's processes,
-	// "namespace/name", or "".
+	// "namespace/name"; "": none.
 	Shared bool
 	Own    string
 }
@@ -199,13 +202,13 @@ const OwnAddressPolicy = "own"
 // DeepCopyObject implements runtime.Object.
 func (p *AddressPolicy) DeepCopyObject() runtime.Object { return deepcopy.Of(p) }
 
-// ProcessorDefault is the processor of pools whose policy names no processor. cmd writes it before
-// any other object. There is at most one ProcessorDefault, named OwnProcessor.
+// ProcessorDefault is the external processor of pools whose PoolPolicy names none. cmd writes it
+// before any other object. There is at most one ProcessorDefault, named OwnProcessor.
 type ProcessorDefault struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
-	URL   string // "" for none
+	URL   string // "": no processor
 	Route bool   // the processor chooses endpoints, unless the policy decides otherwise
 }
 
@@ -224,11 +227,11 @@ type Occupant struct {
 
 	Clusters  []string // Services with this cluster IP, "namespace/name", sorted
 	Endpoints []string // Services with an endpoint at the address, "namespace/name", sorted
-	Lists     []string // keys of ByAddresses that translation reads and that contain the address, sorted
+	Lists     []string // keys of ByAddresses that translation reads and that have the address
 }
 
-// AddressesKey returns a key of ByAddresses: the sorted, distinct addresses, joined by spaces. It
-// sorts list.
+// AddressesKey returns a key of the index ByAddresses: the sorted, distinct addresses, joined by
+// spaces. It sorts list.
 func AddressesKey(list []netip.Addr) string {
 	slices.SortFunc(list, netip.Addr.Compare)
 	key := make([]byte, 0, len("255.255.255.255 ")*len(list))

@@ -5,13 +5,14 @@
 //
 // Writers (discovery/file, discovery/kube) call Apply with all objects that arrived together. Each
 // call is one transaction and one revision. Readers take a View, a consistent snapshot. A
-// Subscription receives the changes of every revision, so a reader that has recorded its reads as
-// (table, index, key) can find the reads that are out of date.
+// Subscription receives the changes of every revision. A reader that records each of its reads as
+// (table, index, key) can compare them with the changes, and repeat only the reads that are out of
+// date.
 //
 // Invariants: a primary key is "namespace/name", or "name" for cluster-scoped kinds. Rows are
 // sorted by primary key. Revision numbers grow by one. If an applied object equals the stored
 // object, nothing changes.
 //
-// The indexes are copy-on-write B-trees: go-memdb takes 457 bytes for each key, a B-tree
-// (tidwall/btree) takes 90 (BenchmarkIndex).
+// The indexes are copy-on-write B-trees (tidwall/btree). They take 90 bytes for each key. go-memdb
+// would take 457 bytes (BenchmarkIndex).
 package store

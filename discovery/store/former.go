@@ -10,9 +10,10 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// withFormer sets AccessPolicySpec.Former of the policies in a batch, after the batch's other
-// operations (changes). It adds operations for other policies whose targets now exist, or were
-// lost. before is the last revision, or the objects from Recall.
+// withFormer returns ops, the operations on AccessPolicies in a batch, with AccessPolicySpec.Former
+// set. The batch's other operations (changes) must already be applied. It adds operations for other
+// policies whose targets now exist, or were lost. before is the last revision, or the objects from
+// Recall.
 func (s *Store) withFormer(before *View, changes []Change, ops []Op) []Op {
 	now, recalled := &View{trees: s.now}, s.recalled != nil
 	added := s.successors(before, now, changes, recalled)
@@ -83,7 +84,8 @@ func (s *Store) noteAstray(ops []Op) {
 	}
 }
 
-// formerTargets returns the former targets of a policy p that replaces old. old may be nil.
+// formerTargets returns the former targets of a policy p that replaces the policy old, which may be
+// nil. added are the former targets that the batch adds to old.
 func formerTargets(before, now *View, old, p *v1alpha1.AccessPolicy, added []v1alpha1.FormerTarget) (
 	former []v1alpha1.FormerTarget) {
 	if old == nil {
@@ -110,9 +112,9 @@ func formerTargets(before, now *View, old, p *v1alpha1.AccessPolicy, added []v1a
 	})
 }
 
-// restored returns the former targets of a policy that is new to this process. If a section was
-// lost while no process ran, the whole object is a target, because the section's new name is
-// unknown.
+// restored returns the former targets that an earlier process saved in a policy. If a section of a
+// target was lost while no process ran, the whole object becomes a target, because the section's
+// new name is unknown.
 func restored(now *View, p *v1alpha1.AccessPolicy) (former []v1alpha1.FormerTarget) {
 	for _, f := range p.Spec.Former {
 		inForce := f.InForce
@@ -125,15 +127,15 @@ func restored(now *View, p *v1alpha1.AccessPolicy) (former []v1alpha1.FormerTarg
 	return former
 }
 
-// GatedTargets returns the targets of a policy for its status. RestoreFormer reads them when
-// another process starts.
+// GatedTargets returns the targets and former targets of a policy, for its status. When another
+// process starts, RestoreFormer reads them from the status.
 func GatedTargets(r Reader, p *v1alpha1.AccessPolicy) (out []v1alpha1.GatedTarget) {
 	for _, t := range formerOf(p) {
 		exists := TargetExists(r, t)
 		if t.Namespace != p.Namespace || len(out) == maxGated || !exists && !slices.Contains(p.Spec.Former, t) {
 			continue
 		}
-		if len(t.SectionName) > maxSection { // of a ListenerSet
+		if len(t.SectionName) > maxSection { // a listener of a ListenerSet has a longer name
 			t.SectionName = ""
 		}
 		out = append(out, v1alpha1.GatedTarget{Kind: t.Kind, Name: t.Name, SectionName: t.SectionName,
@@ -142,14 +144,14 @@ func GatedTargets(r Reader, p *v1alpha1.AccessPolicy) (out []v1alpha1.GatedTarge
 	return out
 }
 
-// The limits of the CRD.
+// Limits of the targets in an AccessPolicy's status, as in the CRD.
 const (
 	maxGated   = 80
 	maxSection = 253
 )
 
 // RestoreFormer sets a policy's former targets from its status. All are in the policy's namespace,
-// so that writers of the status cannot gate other namespaces.
+// so that a writer of the status cannot restrict access to objects in other namespaces.
 func RestoreFormer(p *v1alpha1.AccessPolicy) {
 	p.Spec.Former = nil
 	for _, t := range p.Status.Targets {

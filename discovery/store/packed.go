@@ -18,8 +18,8 @@ type packing[T Object] struct {
 	unpack func(any) T
 }
 
-// packedKey has, in this order: a byte that is 1 if the TypeMeta is the kind's own; the namespace;
-// the name; the hashes; and, if there are other fields, a keyRest in JSON.
+// packedKey is a packed APIKey. It has, in this order: a byte that is 1 if the TypeMeta is the
+// kind's own; the namespace; the name; the hashes; and, if other fields are set, a keyRest in JSON.
 type packedKey string
 
 type keyRest struct {
@@ -30,8 +30,8 @@ type keyRest struct {
 
 var keyType = metav1.TypeMeta{APIVersion: v1alpha1.Group + "/" + v1alpha1.Version, Kind: "APIKey"}
 
-// packKeys does not pack a key whose packed form would lose something, such as fractions of a
-// second.
+// packKeys packs APIKeys. It does not pack an APIKey whose packed form would lose information, such
+// as fractions of a second.
 var packKeys = &packing[*v1alpha1.APIKey]{
 	pack: func(k *v1alpha1.APIKey) any {
 		packed, err := packKey(k)

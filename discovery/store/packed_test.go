@@ -20,7 +20,8 @@ func apiKey(edit func(*v1alpha1.APIKey)) *v1alpha1.APIKey {
 	return k
 }
 
-// If an object lost a field in its compact form, its key could let in other requests.
+// Packing and unpacking an APIKey must not change it. If a field were lost, the key could permit
+// other requests.
 func TestPacked_ObjectsComeBackAsTheyWere(t *testing.T) {
 	hash := strings.Repeat("0123456789abcdef", 4)
 	filled, _ := storetest.Filled(store.APIKeys)
@@ -56,8 +57,7 @@ func TestPacked_ObjectsComeBackAsTheyWere(t *testing.T) {
 	}
 }
 
-// A typical key must take the compact form. Otherwise a table of keys would need ten times the
-// memory.
+// A typical APIKey must be packed. Otherwise, a table of keys would need ten times the memory.
 func TestPacked_TypicalKeysAreCompact(t *testing.T) {
 	k := apiKey(func(k *v1alpha1.APIKey) {
 		k.APIVersion, k.Kind = "penstock.dev/v1alpha1", "APIKey"
@@ -70,8 +70,8 @@ func TestPacked_TypicalKeysAreCompact(t *testing.T) {
 	}
 }
 
-// An empty list permits nothing, but a missing list permits everything. So replacing one by the
-// other is a change.
+// An empty list in an AccessPolicy permits nothing, but a missing list permits everything. So the
+// store must treat the replacement of one by the other as a change.
 func TestStore_EmptyListInPlaceOfNoneIsAChange(t *testing.T) {
 	s := store.New()
 	policy := func(members []string) *v1alpha1.AccessPolicy {

@@ -55,8 +55,8 @@ func (b *backendKeys) add(ref gatewayv1.BackendRef) {
 	}
 }
 
-// rewrittenModels returns the ModelKeys of a rewrite. A rule without matches is for all models, and
-// has the model "".
+// rewrittenModels returns the ModelKeys of an InferenceModelRewrite. A rule without matches applies
+// to all models, and has the key of the model "".
 func rewrittenModels(m *llmd.InferenceModelRewrite) (keys []string) {
 	if m.Spec.PoolRef == nil {
 		return nil

@@ -24,10 +24,12 @@ type way int
 
 const (
 	undecided way = iota // hidden, and TestShow_EveryFieldIsDecided fails
-	whole                // by the decisions about the field's type
+	whole                // shown according to the decisions about the field's type
 	hidden
-	naming       // names of objects, which identify objects
-	lengths      // only the keys of a map and the lengths of its values, or the length of bytes; certificates as text
+	naming // a name of an object
+	// lengths shows the keys of a map and the lengths of its values, or the length of bytes. It
+	// shows certificates as text.
+	lengths
 	certificates // only the certificates of a PEM text
 	named        // shown unless the field Name names a credential
 	annotated    // a map of texts, without credentials and kubectl's copy of the object
@@ -53,7 +55,8 @@ type decision struct {
 	fields map[string]way
 }
 
-// decide hides a field that no part names.
+// decide returns the decision for type T: how pages show each field that parts name. Fields that no
+// part names are hidden.
 func decide[T any](parts ...part) decision {
 	d := decision{reflect.TypeFor[T](), map[string]way{}}
 	for _, p := range parts {
@@ -72,7 +75,7 @@ func byType(lists ...[]decision) map[reflect.Type]map[string]way {
 	return all
 }
 
-// values are types that are shown in their own JSON form.
+// values are the types that pages show in their own JSON form.
 var values = []reflect.Type{
 	reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime](), reflect.TypeFor[metav1.Duration](),
 	reflect.TypeFor[resource.Quantity](),
@@ -80,8 +83,8 @@ var values = []reflect.Type{
 	reflect.TypeFor[v1alpha1.DeviceCount](),
 }
 
-// Show returns an object's JSON for pages and commands: the fields that decisions.go shows for the
-// type, without credentials that package credential recognizes.
+// Show returns an object's JSON for pages and commands. It has the fields that decisions.go shows,
+// without the credentials that package credential recognizes.
 func Show(obj Object) (json.RawMessage, error) {
 	out, ok := show(reflect.ValueOf(obj))
 	if !ok {

@@ -29,7 +29,7 @@ func TestShow_SecretFieldsAreNotPrinted(t *testing.T) {
 	}
 }
 
-// A visible field must hide credentials that users write into it.
+// Show must hide the credentials that users write into a visible field.
 func TestShow_CredentialsWithinTextsAreNotPrinted(t *testing.T) {
 	for _, kind := range store.Tables() {
 		obj, texts := storetest.WithCredentials(kind)
@@ -46,7 +46,7 @@ func TestShow_CredentialsWithinTextsAreNotPrinted(t *testing.T) {
 	}
 }
 
-// These fields are secret whatever the decisions state.
+// Show must never print these fields, whatever decisions.go has for them.
 func TestShow_KeysAreNotPrinted(t *testing.T) {
 	for _, field := range []struct {
 		kind store.Kind

@@ -14,14 +14,14 @@ type Rows struct{ list []any }
 
 func (r Rows) Len() int { return len(r.list) }
 
-// Reader serves reads. View implements it. The translator's graph implements it, too, and records
+// Reader serves reads. View implements it. The translator's graph also implements it, and records
 // each read.
 type Reader interface {
 	// Rows returns the objects with one key in one index of one table.
 	Rows(table, index, key string) Rows
 }
 
-// Op is one operation of a batch, made by a Table's Put or Delete.
+// Op is one operation of a batch for Apply. A Table's methods Put and Delete make Ops.
 type Op struct {
 	table interface {
 		Kind() string
@@ -30,7 +30,7 @@ type Op struct {
 		keys(id string, obj any) []IndexKey
 	}
 	id  string
-	obj any // in the table's form (Pack); nil: delete
+	obj any // the object in the table's form (Pack); nil: delete
 }
 
 // Kind returns the name of the operation's table.
@@ -47,17 +47,17 @@ func (o Op) Object() Object {
 	return o.table.Unpack(o.obj)
 }
 
-// Change is the change of one object in a revision.
+// Change states that one object changed in a revision.
 type Change struct {
-	Table   string     // the kind
-	ID      string     // primary key
-	Deleted bool       // the object is gone
-	Keys    []IndexKey // all keys of the old and the new object, ByID and ByAll included
+	Table   string     // name of the table, which is the kind
+	ID      string     // primary key of the object
+	Deleted bool       // the object was deleted
+	Keys    []IndexKey // all keys of the old and the new object, including ByID and ByAll
 }
 
-// Revision is one commit.
+// Revision is the result of one Apply.
 type Revision struct {
-	N       uint64 // from 1, without gaps
+	N       uint64 // number of the revision, from 1, without gaps
 	Changes []Change
 }
 
@@ -131,9 +131,9 @@ func (s *Store) Apply(ops ...Op) (Revision, error) {
 	return rev, nil
 }
 
-// Recall names objects that existed when an earlier process ended. The next Apply compares with
-// them: an AccessPolicy whose target was lost meanwhile gets former targets. Readers never see
-// these objects.
+// Recall passes objects that existed when an earlier process ended. The next Apply compares its
+// objects with them. If a target of an AccessPolicy was lost since then, the policy gets former
+// targets. Readers never see the recalled objects.
 func (s *Store) Recall(ops ...Op) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -276,7 +276,8 @@ func (sub *Subscription) Next(ctx context.Context) ([]Revision, *View, error) {
 	}
 }
 
-// Ready has an element after a revision was queued. Pending may have emptied the queue since.
+// Ready returns a channel that has an element after a revision was queued. Pending may have emptied
+// the queue since then.
 func (sub *Subscription) Ready() <-chan struct{} { return sub.wake }
 
 // Pending returns the queued revisions and a view. It does not wait.

@@ -16,18 +16,20 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// If a target of an AccessPolicy disappears, it may have been renamed. Whatever takes its place
-// becomes a former target (AccessPolicySpec.Former) and stays gated:
-//   - in place of a listener or a rule: new listeners and rules of the object, until the target
-//     exists again. A listener that moves into a ListenerSet counts, too. A new rule without a name
-//     counts as the whole route, because only a name identifies a rule;
-//   - in place of an object: objects of its kind and namespace that take over its requests
-//     (takesOver). A new route counts even if it may only get one of the requests, because its
-//     matches may have been edited together with its name.
+// If a target of an AccessPolicy disappears, it may have been renamed. The policy must then still
+// apply to the object or section that takes its place, its successor. Each successor becomes a
+// former target (AccessPolicySpec.Former). Successors are:
+//   - of a listener or a rule: new listeners and rules of the same object, until the target exists
+//     again. A listener that moves into a ListenerSet is a successor, too. If a new rule has no
+//     name, the successor is the whole route, because only a name identifies a rule;
+//   - of an object: objects of the same kind and namespace that take over its requests (takesOver).
+//     For a new route, it suffices that it may get one of the requests, because its matches may
+//     have been edited together with its name.
 //
-// The lost target is a former target, too, because a restart must not forget the loss.
+// The lost target itself also becomes a former target, so that it is still known after a restart.
 
-// maxFormer bounds a policy's former targets. Beyond it, missing targets are dropped.
+// maxFormer bounds a policy's former targets. If there are more, targets that do not exist are
+// dropped.
 const maxFormer = 64
 
 type succession struct {
@@ -36,7 +38,8 @@ type succession struct {
 	added       map[string][]v1alpha1.FormerTarget
 }
 
-// successors returns the former targets that a batch adds, by the policy's ID.
+// successors returns the former targets that a batch of changes adds to policies, by the ID of the
+// policy.
 func (s *Store) successors(before, now *View, changes []Change, recalled bool) map[string][]v1alpha1.FormerTarget {
 	if before.trees[[2]string{AccessPolicies.Kind(), ByID}].Len() == 0 {
 		return nil
@@ -70,7 +73,8 @@ func (s *Store) successors(before, now *View, changes []Change, recalled bool) m
 	return x.added
 }
 
-// changedTargets returns the possible targets of policies whose sections a change may affect.
+// changedTargets returns the objects whose sections a change may affect, and that policies may
+// target.
 func changedTargets(before, now *View, c Change) (refs []report.Ref) {
 	switch c.Table {
 	case Gateways.Kind(), HTTPRoutes.Kind(), GRPCRoutes.Kind(), InferencePools.Kind():
@@ -97,7 +101,7 @@ func refOfTarget(t v1alpha1.FormerTarget) report.Ref {
 	return report.Ref{Group: group, Kind: t.Kind, Namespace: t.Namespace, Name: t.Name}
 }
 
-// formerOf returns the targets of a policy, the former ones included.
+// formerOf returns the targets and the former targets of a policy.
 func formerOf(p *v1alpha1.AccessPolicy) []v1alpha1.FormerTarget {
 	out := slices.Clone(p.Spec.Former)
 	for _, t := range p.Spec.TargetRefs {
@@ -168,8 +172,8 @@ func (x *succession) lose(ref report.Ref) {
 	})
 }
 
-// create makes a new object a former target if it takes over requests of objects that earlier
-// batches removed.
+// create adds a new object to the former targets of a policy, if the object takes over the requests
+// of a target that an earlier batch removed.
 func (x *succession) create(ref report.Ref) {
 	o := targetObject(x.now, ref)
 	if o == nil || targetObject(x.before, ref) != nil {
@@ -182,8 +186,9 @@ func (x *succession) create(ref report.Ref) {
 	}
 }
 
-// alike returns the objects that take over the requests of a removed object. For routes it includes
-// older ones: of two routes with a common match only one gets requests.
+// alike returns the objects that take over the requests of a removed object. They are new objects
+// and, for routes, also older ones: an older route may have lost requests to the removed route, and
+// now gets them.
 func (x *succession) alike(ref report.Ref, old Object) (list []Object) {
 	consider := func(o Object, routes bool) {
 		r := report.Ref{Group: ref.Group, Kind: ref.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}
@@ -217,8 +222,8 @@ func (x *succession) alike(ref report.Ref, old Object) (list []Object) {
 	return list
 }
 
-// inPlace returns the target in o that corresponds to t: the section of the same name or, without
-// one, the whole object.
+// inPlace returns the target in object o that takes the place of t: the section with the same name
+// or, without such a section, the whole object.
 func (x *succession) inPlace(t v1alpha1.FormerTarget, o Object) v1alpha1.FormerTarget {
 	t.Namespace, t.Name = o.GetNamespace(), o.GetName()
 	if !TargetExists(x.now, t) {
@@ -232,14 +237,15 @@ func withSection(t v1alpha1.FormerTarget, section string) v1alpha1.FormerTarget 
 	return t
 }
 
-// TargetExists reports whether a target exists: the object and, if it names one, its section.
+// TargetExists reports whether a target exists: the object and, if the target names a section, the
+// section.
 func TargetExists(r Reader, t v1alpha1.FormerTarget) bool {
 	sections, exists := allSections(r, refOfTarget(t))
 	return exists && (t.SectionName == "" || slices.Contains(sections, t.SectionName))
 }
 
-// allSections is Sections with the listeners of a Gateway's ListenerSets, as model.ListenerKey
-// names them.
+// allSections is like Sections, but includes the listeners of a Gateway's ListenerSets, with the
+// names of model.ListenerKey.
 func allSections(r Reader, target report.Ref) (names []string, exists bool) {
 	names, exists = Sections(r, target)
 	if exists && target.Kind == Gateways.Kind() {
@@ -271,7 +277,7 @@ func targetObject(r Reader, ref report.Ref) Object {
 	return o
 }
 
-// requests are the requests that a route takes.
+// requests describes the requests that a route matches.
 type requests struct {
 	parents   []gatewayv1.ParentReference
 	hostnames []gatewayv1.Hostname
@@ -322,8 +328,9 @@ func unnamedRuleIsNew(before, now Object) bool {
 	})
 }
 
-// takesOver reports whether requests that old served may now reach o: the two share a listener, a
-// match of a host, or servers. For a fresh route, overlapping hosts and paths are enough.
+// takesOver reports whether requests that old served may now reach o: both have a common listener,
+// a common match of a host, or common servers. If o is a fresh route, overlapping hosts and paths
+// are enough.
 func takesOver(o, old Object, fresh bool) bool {
 	switch o := o.(type) {
 	case *gatewayv1.Gateway:
@@ -348,7 +355,7 @@ func takesOver(o, old Object, fresh bool) bool {
 		})
 }
 
-// hostsMeet reports whether a host may match both hostnames.
+// hostsMeet reports whether a request's host may match both hostnames, which may have wildcards.
 func hostsMeet(a, b gatewayv1.Hostname) bool {
 	within := func(host, wildcard string) bool {
 		suffix, ok := strings.CutPrefix(wildcard, "*")
@@ -358,14 +365,14 @@ func hostsMeet(a, b gatewayv1.Hostname) bool {
 	return x == y || within(x, y) || within(y, x)
 }
 
-// pathsMeet reports whether a path may match both matches of routes. Regular expressions and other
-// parts of matches count as overlapping.
+// pathsMeet reports whether a request's path may fulfill both matches of routes. It assumes that
+// regular expressions, and the other conditions of matches, overlap.
 func pathsMeet(a, b any) bool {
 	x, y := pathOf(a), pathOf(b)
 	return strings.HasPrefix(x, y) || strings.HasPrefix(y, x)
 }
 
-// pathOf returns the prefix of the paths that an HTTPRoute's match accepts.
+// pathOf returns the prefix of all paths that an HTTPRoute's match accepts; "": any path.
 func pathOf(match any) string {
 	m, ok := match.(gatewayv1.HTTPRouteMatch)
 	if !ok || m.Path == nil || m.Path.Value == nil ||

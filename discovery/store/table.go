@@ -21,24 +21,24 @@ type Object interface {
 const (
 	// ByID is the primary key, "namespace/name" or "name".
 	ByID = "id"
-	// ByAll has the one key "" for every row: reading it reads the whole table.
+	// ByAll is an index in which all rows have the key "", so a read of this key returns the table.
 	ByAll = "all"
 )
 
 // Index is a secondary index of a table.
 type Index[T Object] struct {
 	Name string
-	Keys func(T) []string // may return no keys, or the same key twice
+	Keys func(T) []string // returns an object's keys: none, one or several, also equal ones
 }
 
-// Table is the typed handle of the table of one kind. It holds no data: its methods read from the
-// Reader of the caller.
+// Table is the typed handle of one kind's table. It holds no objects: its methods read them from a
+// Reader.
 type Table[T Object] struct {
 	group, kind string
 	clusterWide bool
 	indexes     []Index[T]
 	packed      *packing[T] // optional; a packed kind has no indexes
-	exact       bool        // an empty list in an object differs from a missing list
+	exact       bool        // Apply treats an empty list and a missing list as different
 }
 
 func (t *Table[T]) same(a, b any) bool {
@@ -96,8 +96,8 @@ func (t *Table[T]) By(r Reader, index, key string) []T {
 // All returns every object of the kind, sorted by primary key.
 func (t *Table[T]) All(r Reader) []T { return t.By(r, ByAll, "") }
 
-// IDs lists the primary keys of the objects with a key in an index, sorted. It returns none if
-// their number exceeds most, or if there is no such index.
+// IDs returns the primary keys of the objects with a key in an index, sorted. It returns none if
+// there are more than most, or if the index does not exist.
 func IDs(r Reader, k Kind, index, key string, most int) []string {
 	if !slices.Contains(k.indexNames(), index) {
 		return nil
@@ -116,14 +116,15 @@ func IDs(r Reader, k Kind, index, key string, most int) []string {
 // Put returns the operation that stores obj.
 func (t *Table[T]) Put(obj T) Op { return Op{table: t, id: ID(obj), obj: t.pack(obj)} }
 
-// Pack returns the form in which the store keeps an object. For most kinds it is the object.
+// Pack returns the form in which the store keeps an object. For most kinds, this is the object
+// itself.
 func (t *Table[T]) Pack(obj Object) any { return t.pack(obj.(T)) }
 
 // Unpack returns the object of a form that Pack returned.
 func (t *Table[T]) Unpack(packed any) Object { return t.unpack(packed) }
 
-// PutPacked returns the operation that stores the object with a primary key, in the form that Pack
-// returned.
+// PutPacked returns the operation that stores an object in the form that Pack returned. id is the
+// object's primary key.
 func (t *Table[T]) PutPacked(id string, packed any) Op { return Op{table: t, id: id, obj: packed} }
 
 // Delete returns the operation that removes an object, if it exists.
@@ -191,8 +192,8 @@ type IndexKey struct{ Index, Key string }
 // Keys implements Kind.
 func (t *Table[T]) Keys(obj Object) []IndexKey { return t.keys(ID(obj), obj) }
 
-// keys reuses the primary key's string for equal keys, because translation keeps a key while rows
-// depend on it.
+// keys returns an object's keys in all indexes. If a key equals the primary key, it shares the
+// string, to save memory: translation keeps the keys on which its rows depend.
 func (t *Table[T]) keys(id string, obj any) []IndexKey {
 	keys := []IndexKey{{ByID, id}, {ByAll, ""}}
 	if len(t.indexes) == 0 {

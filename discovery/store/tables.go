@@ -22,43 +22,44 @@ import (
 )
 
 const (
-	// ByNamespace has the object's namespace.
+	// ByNamespace indexes objects by namespace.
 	ByNamespace = "namespace"
-	// ByName has the name of a pool or import.
+	// ByName indexes pools and imports by name.
 	ByName = "name"
-	// ByLabel has "namespace key=value" for each label. A reader looks up a selector's first pair
-	// to find candidates.
+	// ByLabel indexes objects by each of their labels, "namespace key=value". A reader of a
+	// selector reads the objects with the selector's first label, and compares the others itself.
 	ByLabel = "label"
-	// ByParent has "namespace/name" of each parent Gateway of a route or ListenerSet.
+	// ByParent indexes routes and ListenerSets by each parent Gateway, "namespace/name".
 	ByParent = "parent"
-	// ByRoute has "Kind namespace/name" of a route of any kind.
+	// ByRoute indexes routes of any kind by "Kind namespace/name".
 	ByRoute = "route"
-	// ByBackend has "Kind namespace/name" of each backend of a route.
+	// ByBackend indexes routes by each backend, "Kind namespace/name".
 	ByBackend = "backend"
-	// ByService has "namespace/name" of an EndpointSlice's Service, and the ServiceImportKey of its
-	// ServiceImport.
+	// ByService indexes EndpointSlices by their Service, "namespace/name", and by the
+	// ServiceImportKey of their ServiceImport.
 	ByService = "service"
-	// ByGateway has "namespace/name" of the Gateway whose proxies a Service exposes, from the
-	// Service's well-known label.
+	// ByGateway indexes Services by the Gateway whose proxies they expose, "namespace/name". A
+	// Service names the Gateway in a well-known label.
 	ByGateway = "gateway"
-	// ByClass has the name of a Gateway's GatewayClass.
+	// ByClass indexes Gateways by the name of their GatewayClass.
 	ByClass = "class"
-	// ByTarget has "Kind namespace/name" of the target of a policy or model.
+	// ByTarget indexes policies and models by each target, "Kind namespace/name".
 	ByTarget = "target"
-	// ByTargetKind has the kind of each target of an AccessPolicy, and AnyTarget if a target has no
-	// name (v1alpha1.ClosedAccessPolicy).
+	// ByTargetKind indexes AccessPolicies by the kind of each target, and by AnyTarget if a target
+	// has no name (v1alpha1.ClosedAccessPolicy).
 	ByTargetKind = "targetKind"
 	AnyTarget    = "*"
-	// ByModel has a ModelKey for each model in an InferenceModel or InferenceModelRewrite.
+	// ByModel indexes InferenceModels and InferenceModelRewrites by the ModelKey of each model.
 	ByModel = "model"
-	// ByImport has "namespace/name" of an Offer's import.
+	// ByImport indexes Offers by their import, "namespace/name".
 	ByImport = "import"
-	// ByMention has the name of a Host, like ByID. Reading a Host by ByID marks its name as used,
-	// so that it is resolved. Readers that need no resolution, such as reports on names, use
-	// ByMention.
+	// ByMention indexes Hosts by name, like ByID. A read of a Host by ByID marks the name as used,
+	// so that it is resolved. Readers for which the name need not be resolved, such as reports on
+	// names, use ByMention.
 	ByMention = "mention"
-	// ByAddresses indexes an Occupant by each list (AddressesKey) that translation reads and that
-	// contains its address. So one key reads the occupants of many addresses.
+	// ByAddresses indexes Occupants by lists of addresses (AddressesKey). An Occupant has the key
+	// of each list that translation reads and that contains its address. So a read of one key
+	// returns the Occupants of many addresses.
 	ByAddresses = "addresses"
 )
 
@@ -211,7 +212,7 @@ var (
 				return []string{TargetKey(kind, p.Namespace, p.Spec.TargetRef.Name)}
 			}},
 		}}
-	// Engines has Engine objects. The built-in Engines are in discovery/engine/catalog.
+	// Engines has users' Engine objects. The built-in Engines are in discovery/engine/catalog.
 	Engines = &Table[*v1alpha1.Engine]{group: v1alpha1.Group, kind: "Engine", clusterWide: true}
 
 	ModelRegistries  = table[*v1alpha1.ModelRegistry](v1alpha1.Group, "ModelRegistry")

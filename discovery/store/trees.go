@@ -18,12 +18,12 @@ func less(a, b entry) bool {
 	return a.id < b.id
 }
 
-// tree is copy-on-write: a copy shares all nodes that neither has modified since, so a View is
-// cheap.
+// tree is one index: a copy-on-write B-tree. A copy shares all unmodified nodes with the original,
+// so a View is cheap.
 type tree = btree.BTreeG[entry]
 
-// degree limits the cost of a write, which copies a node of up to 2*degree-1 entries on each level
-// (BenchmarkIndex).
+// degree is the degree of the B-trees. A write copies a node of up to 2*degree-1 entries on each
+// level, so a higher degree makes writes more expensive (BenchmarkIndex).
 const degree = 8
 
 // newTree makes a tree without locks: Store.mu orders the writers, and each reader has a copy.
@@ -31,8 +31,9 @@ func newTree() *tree {
 	return btree.NewBTreeGOptions(less, btree.Options{Degree: degree, NoLocks: true})
 }
 
-// trees has no index for ByAll, because the tree of ByID serves it.
-type trees map[[2]string]*tree // by table and index
+// trees has the tree of each index. It has none for ByAll, because the tree of ByID serves its
+// reads.
+type trees map[[2]string]*tree // keyed by table and index
 
 func newTrees() trees {
 	all := trees{}

@@ -14,7 +14,7 @@ import (
 func TestView_LaterWritesLeaveItUnchanged(t *testing.T) {
 	type snapshot struct {
 		view *store.View
-		want map[string]string // value of the label "app", by id
+		want map[string]string // expected value of the label "app", by id
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	s := store.New()
@@ -66,7 +66,8 @@ func TestApply_ObjectWithoutNameChangesNothing(t *testing.T) {
 	}
 }
 
-// Under the race detector, this fails if a writer modifies a node that a View shares.
+// Readers of a View need no lock. Under the race detector, this test fails if a writer modifies a
+// node that a View shares.
 func TestView_ReadersNeedNoLock(t *testing.T) {
 	s := store.New()
 	write := func(i int) {

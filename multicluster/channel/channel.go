@@ -24,9 +24,9 @@ type Config struct {
 	Peers []string
 	// Credentials authenticate connections to peers; nil: cleartext.
 	Credentials credentials.TransportCredentials
-	// CredentialsOf returns the credentials for dialling one peer; nil: Credentials.
+	// CredentialsOf, if set, returns the credentials for dialling one peer, instead of Credentials.
 	CredentialsOf func(address string) credentials.TransportCredentials
-	// NameOf returns the name of a peer's cluster for the log; nil or "": none.
+	// NameOf, if set, returns the name of a peer's cluster for log lines; "": unknown.
 	NameOf func(address string) string
 	// Dial connects to one of a peer's addresses; nil: over TCP.
 	Dial func(ctx context.Context, peer, address string) (net.Conn, error)
@@ -38,7 +38,7 @@ type Config struct {
 	// AckTimeout is how long Topic.Acknowledged waits for a peer. Default: 750 ms, because a pick
 	// may take 2 s.
 	AckTimeout time.Duration
-	// Debounce is how long a response waits for further publications.
+	// Debounce is how long a response waits for further publications. 0: it is sent at once.
 	Debounce time.Duration
 	// GracePeriod is how long a disconnected peer may take to reconnect. Default: 5 s.
 	GracePeriod time.Duration
@@ -46,17 +46,17 @@ type Config struct {
 	// calls Exceeded, if that is set.
 	Limits   Limits
 	Exceeded func(peer, problem string)
-	// Received, if set, returns how long to delay the acknowledgement of a part that is not the
-	// last.
+	// A large response arrives in parts, one message each. Received, if set, returns how long to
+	// delay the acknowledgement of a part, except the last part.
 	Received func(peer string, in Received) time.Duration
 	// Now is the clock for certificates; nil: time.Now.
 	Now func() time.Time
-	Log *slog.Logger // nil: discarded
+	Log *slog.Logger // nil: log lines are discarded
 	// OnPanic, if set, receives panics while handling a peer's message.
 	OnPanic func(peer string, value any, stack []byte)
 }
 
-// Received describes a message of a peer.
+// Received describes one message from a peer.
 type Received struct {
 	Items, Bytes int
 	// Dropped is nil if this message has no invalid key. Otherwise it describes the invalid keys of
@@ -75,7 +75,8 @@ type Connection interface {
 	Close() error
 }
 
-// Channel is this process's end of all topics. It is safe for concurrent use.
+// Channel publishes this process's items, and subscribes to the peers' items, on all topics. It is
+// safe for concurrent use.
 type Channel struct {
 	cfg Config
 	id  string
@@ -86,7 +87,7 @@ type Channel struct {
 	topics      map[string]*Topic
 	subscribers map[*subscriber]struct{}
 	peers       map[string]*peer
-	changed     chan struct{} // closed and replaced when the peers or their state change
+	changed     chan struct{} // closed and replaced when peers or their connections change
 }
 
 // New makes a channel. Make its topics and subscriptions next; then call Register and Run.
@@ -135,7 +136,8 @@ func (c *Channel) notify() {
 	c.changed = make(chan struct{})
 }
 
-// until waits until holds() is true or ctx ends. It calls holds with mu held, after each change.
+// until waits until holds() is true or ctx ends. It calls holds with mu held, at first and after
+// each notify.
 func (c *Channel) until(ctx context.Context, holds func() bool) error {
 	for {
 		c.mu.Lock()
@@ -181,7 +183,8 @@ func (c *Channel) Isolated() bool {
 	return true
 }
 
-// Connected reports whether a peer's items are in effect here now.
+// Connected reports whether this process is connected to a peer, and the peer's snapshot of a topic
+// is in effect.
 func (c *Channel) Connected(peer string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

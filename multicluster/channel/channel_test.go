@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// process is a channel that serves, and the items it received.
+// process is a running Channel with a gRPC server, and the items that it received.
 type process struct {
 	*Channel
 	t       *testing.T
@@ -27,8 +27,8 @@ type process struct {
 	stop    func()
 
 	mu       sync.Mutex
-	received map[string]string         // key -> value and peer
-	hold     func(ctx context.Context) // called for each update
+	received map[string]string         // value and peer of each item, by key
+	hold     func(ctx context.Context) // if set, called for each update
 }
 
 // start runs a process at an address ("127.0.0.1:0": any) until it is stopped, or the test ends.
@@ -39,7 +39,7 @@ func start(t *testing.T, address string, peers ...string) *process {
 		t.Fatal(err)
 	}
 	p := &process{t: t, address: l.Addr().String(), received: map[string]string{}}
-	// the timeout is long, so that a slow machine cannot exceed it
+	// AckTimeout is long, so that a slow machine cannot exceed it.
 	p.Channel = New(Config{Peers: peers, AckTimeout: time.Minute, GracePeriod: 100 * time.Millisecond})
 	p.topic = p.Topic("things")
 	p.topic.Subscribe(p.receive)
@@ -80,7 +80,7 @@ func (p *process) receive(ctx context.Context, u Update) error {
 	return nil
 }
 
-// wait polls until exactly these items are in effect.
+// wait polls until the process has received exactly these items.
 func (p *process) wait(what string, want map[string]string) {
 	p.t.Helper()
 	var got map[string]string
@@ -153,7 +153,7 @@ func TestPeers_FrozenPeerIsNotWaitedForForever(t *testing.T) {
 	b.hold = func(context.Context) { <-frozen }
 	b.mu.Unlock()
 	a.topic.Publish(Item{Key: "x"})
-	if err := a.topic.Acknowledged(t.Context()); err != nil { // must return before the timeout
+	if err := a.topic.Acknowledged(t.Context()); err != nil { // must return before AckTimeout
 		t.Fatal(err)
 	}
 	a.topic.Publish(Item{Key: "y"})
@@ -214,7 +214,7 @@ func TestPeers_OneListForAllAndItMayChange(t *testing.T) {
 	a.SetPeers(a.address)
 	a.wait("nothing of a former peer", map[string]string{})
 	b.topic.Publish(Item{Key: "z"})
-	b.cfg.AckTimeout = 50 * time.Millisecond // b still has a in its list
+	b.cfg.AckTimeout = 50 * time.Millisecond // a is still a peer of b
 	if err := b.topic.Acknowledged(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -222,8 +222,8 @@ func TestPeers_OneListForAllAndItMayChange(t *testing.T) {
 	eventually(t, "a process that is its own only peer is isolated", a.Isolated, func() string { return "" })
 }
 
-// Only one of two processes has subscribed to the other. Items published meanwhile must not count
-// as acknowledged.
+// Two processes are peers, but only one has subscribed to the other. Items that the subscriber
+// publishes in this state must not count as acknowledged.
 func TestPeers_ConnectedPeerThatSubscribesLateIsWaitedFor(t *testing.T) {
 	a := start(t, "127.0.0.1:0")
 	b := start(t, "127.0.0.1:0", a.address)
@@ -244,7 +244,7 @@ func TestPeers_ConnectedPeerThatSubscribesLateIsWaitedFor(t *testing.T) {
 	}
 }
 
-// A topic of events has no items for later subscribers. They get a snapshot instead.
+// Topic.Snapshot is called once for each subscriber, and its items are in the first response.
 func TestPeers_SnapshotOnceForEachSubscriber(t *testing.T) {
 	a := start(t, "127.0.0.1:0")
 	made := make(chan struct{}, 10)
@@ -273,13 +273,13 @@ func TestPeers_SnapshotOnceForEachSubscriber(t *testing.T) {
 	eventually(t, "the subscriber is gone", func() bool { return !a.topic.Subscribed() }, func() string { return "" })
 }
 
-// A process's own address is in its list, too. A subscriber receives only visible items, and no
-// signal of hidden changes.
+// A subscriber receives only visible items, and no message about changes of hidden items. The
+// process's own address is in its list of peers, too.
 func TestTopic_HiddenItemsAreNotSent(t *testing.T) {
 	a := start(t, "127.0.0.1:0")
 	var mu sync.Mutex
 	hidden := true
-	a.Channel.mu.Lock() // the channel already runs
+	a.Channel.mu.Lock() // locked, because the channel already runs
 	a.topic.Visible(func(_, key string) bool {
 		mu.Lock()
 		defer mu.Unlock()

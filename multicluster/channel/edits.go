@@ -13,8 +13,9 @@ type edit struct {
 
 const keptEdits = 256
 
-// note records an edit. It may drop old edits: a subscriber that needs one then compares all items
-// (walk.all). The caller holds Channel.mu.
+// note records that the item of a key changed. It drops old edits if there are many. A subscriber
+// that needs a dropped edit receives a comparison of all items (walk.all). The caller holds
+// Channel.mu.
 func (t *Topic) note(key string) {
 	t.edits = append(t.edits, edit{t.seq, key})
 	if len(t.edits) > 2*len(t.items)+keptEdits {
@@ -24,8 +25,8 @@ func (t *Topic) note(key string) {
 	}
 }
 
-// since returns the edits after seq. It returns false if some were dropped, or if Judge was called
-// after seq. The caller holds Channel.mu.
+// since returns the edits with numbers above seq. It returns false if note dropped some of these
+// edits, or if Judge was called after seq. The caller holds Channel.mu.
 func (t *Topic) since(seq uint64) (edits []edit, ok bool) {
 	if seq < t.forgotten || seq < t.judged {
 		return nil, false
@@ -108,7 +109,7 @@ func (w *walk) edited(edits []edit) {
 			continue
 		}
 		switch it, ok := w.topic.items[e.key]; {
-		case ok && it.seq != e.seq: // a later edit of the same key follows
+		case ok && it.seq != e.seq: // a later edit of the same key follows in the list
 		case ok && w.topic.shows(w.to, e.key):
 			w.put(e.key, it)
 		default:
@@ -119,7 +120,7 @@ func (w *walk) edited(edits []edit) {
 
 func (w *walk) all() {
 	for key, it := range w.topic.items {
-		// an older item may have become visible since the last response
+		// an item that was published before the last response may have become visible since then
 		sent := it.seq <= w.sub.sent && w.sub.begun && (w.topic.visible == nil || w.sub.known[key])
 		if !sent && w.topic.shows(w.to, key) {
 			w.put(key, it)

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// A publication costs only as much as its items: the filter does not judge other items, subscribers
-// that may not receive it do not wake, and an item with one receiver is judged for that receiver
-// alone.
+// The cost of a publication depends only on the published items. Topic.Visible is not called for
+// other items. Subscribers that may not receive the items are not woken. For an item with one
+// receiver (Topic.Addressed), Visible is called only for that receiver.
 func TestTopic_APublicationCostsWhatItPublishes(t *testing.T) {
 	t.Run("any receivers", func(t *testing.T) { publicationCosts(t, nil, 20) })
 	t.Run("one receiver", func(t *testing.T) {
@@ -33,7 +33,7 @@ func publicationCosts(t *testing.T, receiver func(key string) string, most int) 
 			wake: make(chan struct{}, 1)}
 		subscribers[name], c.subscribers[s] = s, struct{}{}
 	}
-	// next returns what a subscriber that woke is sent, and acknowledges it.
+	// next returns the response to a subscriber that was woken, and acknowledges it.
 	next := func(name string) (got string) {
 		s := subscribers[name]
 		select {
@@ -49,7 +49,7 @@ func publicationCosts(t *testing.T, receiver func(key string) string, most int) 
 			slices.Sort(put)
 			got += fmt.Sprintf("%d put %.40s, removed %v", len(put), strings.Join(put, " "), r.GetRemovedResources())
 			c.request(s, &request{TypeUrl: "things", ResponseNonce: r.GetNonce()})
-			<-s.wake // the acknowledgement woke it
+			<-s.wake // the acknowledgement woke the subscriber
 		}
 		return got
 	}
@@ -79,7 +79,7 @@ func publicationCosts(t *testing.T, receiver func(key string) string, most int) 
 	if judged > most {
 		t.Errorf("%d items were judged for 3 publications and 2 retractions, want at most %d", judged, most)
 	}
-	for range 5 { // more edits than are kept
+	for range 5 { // more edits than note keeps
 		topic.Publish(items...)
 	}
 	topic.Retract("a/009")
@@ -91,8 +91,8 @@ func publicationCosts(t *testing.T, receiver func(key string) string, most int) 
 	expect("judged", "a", "0 put , removed [a/010]")
 }
 
-// A response waits for the acknowledgement of the previous one, even if that was the snapshot of an
-// empty topic. Otherwise the peer ends the stream.
+// A response waits for the acknowledgement of the previous response, even if the previous response
+// was the snapshot of an empty topic. Otherwise, the peer would end the stream.
 func TestTopic_OneResponseIsInFlight(t *testing.T) {
 	c := New(Config{})
 	topic := c.Topic("things")

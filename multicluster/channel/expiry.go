@@ -15,7 +15,8 @@ import (
 var errExpired = status.Error(codes.Unauthenticated,
 	"the certificate of this connection has expired: connect again with its successor")
 
-// expiryCheck bounds one wait for an expiry: the system clock may be adjusted during the wait.
+// expiryCheck is the interval at which the time until a certificate's expiry is computed again,
+// because the system clock may be adjusted.
 const expiryCheck = time.Minute
 
 // expires returns the earliest expiry of the peer's certificates; zero: never.

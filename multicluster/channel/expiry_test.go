@@ -22,17 +22,17 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// certificates issues certificates for two processes, on a clock that tests set. Each handshake
-// presents a new certificate.
+// certificates issues the certificates of two processes, by a clock that tests set. Each TLS
+// handshake gets a new certificate.
 type certificates struct {
 	t          *testing.T
-	past       atomic.Int64 // how far the clock is ahead
+	past       atomic.Int64 // how far the certificates' clock is ahead
 	handshakes atomic.Int32
 }
 
 func (c *certificates) now() time.Time { return time.Now().Add(time.Duration(c.past.Load())) }
 
-// issue returns a certificate that expires after a time.
+// issue returns a certificate that expires after the duration life.
 func (c *certificates) issue(life time.Duration) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -56,7 +56,7 @@ func (c *certificates) server(life time.Duration) credentials.TransportCredentia
 
 func (c *certificates) client(life time.Duration) credentials.TransportCredentials {
 	return credentials.NewTLS(&tls.Config{
-		MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, Time: c.now, // any signer is accepted
+		MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, Time: c.now, // accepts any signer
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return c.issue(life) },
 	})
 }
@@ -88,8 +88,8 @@ func (c *certificates) secured(life, clientLife time.Duration, peers ...string) 
 	return p
 }
 
-// A process with a stolen key leaves the channel when its certificate expires. A process that
-// renews its certificate loses nothing.
+// A stream ends when the certificate of either end expires, so a stolen key is useful only for a
+// limited time. A process that renews its certificate reconnects, and loses no items.
 func TestPeers_StreamEndsWithCertificateAndItsSuccessorOpensAnother(t *testing.T) {
 	for name, life := range map[string]struct{ server, client time.Duration }{
 		"of the publisher":  {time.Hour, 1000 * time.Hour},
@@ -134,7 +134,7 @@ func TestPeers_ExpiredCertificateReceivesNothing(t *testing.T) {
 			return err
 		}
 		s := &clientStream{ClientStream: raw}
-		// the status of an ended stream comes from Recv
+		// If the stream has ended, Send returns io.EOF, and Recv returns the status.
 		if err := s.Send(&request{TypeUrl: "things"}); err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}

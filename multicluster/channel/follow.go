@@ -45,8 +45,8 @@ type peer struct {
 	self    bool
 	seen    time.Time       // when the process was last connected, or became a peer
 	synced  map[string]bool // topics whose snapshot is in effect; nil: not connected
-	// versions are keyed by topic, then by key. A topic has none before its snapshot or after an
-	// error.
+	// versions has the versions of the peer's items, by topic, then by key. It has no entry for a
+	// topic before its snapshot or after an error.
 	versions map[string]map[string]string
 	logs     quota
 }
@@ -90,8 +90,8 @@ func (c *Channel) topicsByName() map[string]*Topic {
 	return maps.Clone(c.topics)
 }
 
-// errRedial asks for a new connection to a peer that is reachable again. ResetConnectBackoff of
-// grpc-go 1.85 races with the resolver.
+// errRedial ends the attempt to connect to a peer that is reachable again: a new connection follows
+// at once. ResetConnectBackoff is not used, because in grpc-go 1.85 it races with the resolver.
 var errRedial = errors.New("the peer is back")
 
 // The caller holds c.mu.
@@ -219,7 +219,8 @@ type violation struct{ error }
 
 func (v violation) Unwrap() error { return v.error }
 
-// exceeded includes Internal, because gRPC returns it for undecodable messages.
+// exceeded reports whether a stream ended because of the peer's messages. gRPC returns Internal for
+// undecodable messages.
 func exceeded(err error) bool {
 	switch status.Code(err) {
 	case codes.ResourceExhausted, codes.Internal, codes.InvalidArgument:
@@ -246,7 +247,8 @@ func (c *Channel) lost(ctx context.Context, p *peer, self bool) {
 	}
 }
 
-// read acknowledges the responses of each topic independently.
+// read receives a peer's responses until the stream ends. It delivers and acknowledges each topic
+// independently of the other topics.
 func (c *Channel) read(ctx context.Context, p *peer, conn Connection, connected func()) error {
 	ctx, end := context.WithCancelCause(ctx)
 	stop := func() { end(nil) }
@@ -329,7 +331,8 @@ func (c *Channel) read(ctx context.Context, p *peer, conn Connection, connected 
 				return
 			}
 			f.inEffect.Store(true)
-			_ = send(&request{TypeUrl: f.topic.name, ResponseNonce: r.GetNonce()}) // Recv reports a failed send
+			// If the send fails, Recv returns the error.
+			_ = send(&request{TypeUrl: f.topic.name, ResponseNonce: r.GetNonce()})
 		})
 	}
 }

@@ -11,8 +11,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// FuzzMirror_EqualsReference applies updates of three peers, some with undecodable values. A Mirror
-// must equal a reference of maps, and its changes must add up to the same.
+// FuzzMirror_EqualsReference applies updates of three peers, some with undecodable values. The
+// content of a Mirror must equal a reference implementation with maps. The sum of its Changes must
+// give the same content.
 func FuzzMirror_EqualsReference(f *testing.F) {
 	f.Add([]byte("sa1b2.pa3.d.sa1."), uint8(0))
 	f.Add([]byte("sa1b2.da.sb3.p-a.s."), uint8(1))
@@ -59,7 +60,7 @@ func FuzzMirror_EqualsReference(f *testing.F) {
 				if n, err := strconv.Atoi(string(it.Value)); err == nil {
 					mine[it.Key] = value{n, false}
 				} else {
-					invalid = true // the last decodable value stays
+					invalid = true // the key's last decodable value stays
 				}
 			}
 			maps.DeleteFunc(mine, func(key string, _ value) bool {
@@ -90,9 +91,10 @@ func FuzzMirror_EqualsReference(f *testing.F) {
 	})
 }
 
-// updates parses a program. s begins a snapshot, p an update, d a disconnection; a full stop ends
-// each. In it, a letter and a byte are an item, and a minus and a letter a retraction. The peer is
-// the update's number modulo three; a capital S, P or D selects the first peer.
+// updates parses a program into Updates. s begins a snapshot, p an update, and d a disconnection. A
+// full stop ends each. Between them, a letter and a byte are an item, and a minus and a letter are
+// a retraction. The peer is the update's number modulo three. A capital S, P or D selects the first
+// peer.
 func updates(program []byte) (out []Update) {
 	u, open := Update{}, false
 	for i := 0; i < len(program); i++ {

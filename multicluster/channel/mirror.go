@@ -96,7 +96,8 @@ func (m *Mirror[T]) Values() iter.Seq[T] {
 	}
 }
 
-// DropStale drops the stale values of a key.
+// DropStale drops the values of a key whose peers are disconnected, or have not published the key
+// again since they reconnected.
 func (m *Mirror[T]) DropStale(key string) {
 	m.change(func() (changes []Change[T]) {
 		for peer, values := range m.peers {

@@ -17,7 +17,8 @@ const (
 	partOverhead = 96
 )
 
-// A nonce with partMark belongs to a part that is not the last. Other nonces are sequence numbers.
+// The nonce of each part of a response, except the last part, contains partMark. Other nonces are
+// sequence numbers.
 const partMark = "/"
 
 func split(whole *response) (parts []*response) {
@@ -58,7 +59,8 @@ type assembly struct {
 	bytes  int
 }
 
-// add returns the response once all its parts have arrived. An error ends the stream.
+// add adds a part of a response. It returns the whole response once the last part arrives, nil
+// before. An error ends the stream.
 func (a *assembly) add(r *response) (whole *response, err error) {
 	whole = a.parts[r.GetTypeUrl()]
 	last := !strings.Contains(r.GetNonce(), partMark)

@@ -119,7 +119,7 @@ func TestTopic_LargeSnapshotTakesEffectAtOnceAndArrivesInParts(t *testing.T) {
 	}
 }
 
-// hostile serves streams with the messages of flood.
+// hostile runs a server that calls flood for each stream, and counts the ended streams.
 func hostile(t *testing.T, flood func(grpc.ServerStream) error) (address string, streams *atomic.Int32) {
 	t.Helper()
 	streams = &atomic.Int32{}
@@ -139,13 +139,14 @@ func hostile(t *testing.T, flood func(grpc.ServerStream) error) (address string,
 	return l.Addr().String(), streams
 }
 
-// An endless response takes at most the peer's share of memory.
+// If a peer sends an endless response, the channel ends the stream at the limits of memory and
+// items.
 func TestPeers_EndlessResponseEndsTheStream(t *testing.T) {
 	for name, c := range map[string]struct {
 		limits Limits
-		items  int // of a message
-		size   int // of an item
-		most   int // messages that a stream may have sent
+		items  int // number of items in each message
+		size   int // size of each item, in bytes
+		most   int // most messages that a stream may send
 	}{
 		"items": {Limits{Items: 100}, 30, 1, 4},
 		"bytes": {Limits{Bytes: func() int { return 10_000 }}, 1, 1_000, 11},
@@ -196,12 +197,12 @@ func TestPeers_EndlessResponseEndsTheStream(t *testing.T) {
 	}
 }
 
-// Parts of an endless response are read no faster than their cost allows. The member's other topics
-// do not wait.
+// The acknowledgement of a part waits as long as Config.Received returns, so parts of an endless
+// response arrive no faster. Other topics of the same peer do not wait.
 func TestPeers_PartWaitsForItsAcknowledgement(t *testing.T) {
 	acknowledged := make(chan string, 10)
 	address, _ := hostile(t, func(stream grpc.ServerStream) error {
-		var subscriptions [2]request // hostile has read one already
+		var subscriptions [2]request // the function hostile has read the first request
 		if err := stream.RecvMsg(&subscriptions[0]); err != nil {
 			return err
 		}
@@ -229,11 +230,11 @@ func TestPeers_PartWaitsForItsAcknowledgement(t *testing.T) {
 	}
 }
 
-// Items with invalid keys are not stored while a response is incomplete. The valid items take
-// effect.
+// An item with an invalid key is dropped when its part arrives, so it takes no memory until the
+// last part arrives. The valid items take effect.
 func TestPeers_ItemWithInvalidKeyIsDroppedAsItArrives(t *testing.T) {
 	const parts = 20
-	limits := Limits{Items: 100, Bytes: func() int { return 20_000 }} // of all parts together
+	limits := Limits{Items: 100, Bytes: func() int { return 20_000 }} // Bytes bounds all parts together
 	address, streams := hostile(t, func(stream grpc.ServerStream) error {
 		for n := range parts {
 			r := &response{TypeUrl: "things", Nonce: fmt.Sprintf("1/%d", n), SystemVersionInfo: "hostile"}
@@ -256,7 +257,7 @@ func TestPeers_ItemWithInvalidKeyIsDroppedAsItArrives(t *testing.T) {
 		<-stream.Context().Done()
 		return nil
 	})
-	var dropped atomic.Int32 // messages with dropped items
+	var dropped atomic.Int32 // counts messages with dropped items
 	updates := make(chan Update, 1)
 	count := func(_ string, in Received) time.Duration {
 		if in.Items >= 20 && in.Dropped != nil {
@@ -311,7 +312,7 @@ func (c counted) String() string {
 	return "a problem"
 }
 
-// connect serves a publisher as members see it, and connects to it.
+// connect runs a server for a publisher with ServerOptions, and returns a connection to it.
 func connect(t *testing.T, publisher *Channel) *grpc.ClientConn {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -351,7 +352,7 @@ func TestPeers_UnsolicitedRequestsEndTheStream(t *testing.T) {
 			s := &clientStream{ClientStream: raw}
 			for n := range maxIdle + 3 {
 				if s.Send(flood(n)) != nil {
-					break // the stream ended
+					break // the client has ended the stream
 				}
 			}
 			for err == nil {

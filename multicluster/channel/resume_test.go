@@ -19,7 +19,7 @@ import (
 type replica struct {
 	mu      sync.Mutex
 	items   map[string]string
-	updates []string // as texts
+	updates []string // received updates, as texts
 	fail    bool     // makes the next update fail
 }
 
@@ -50,7 +50,7 @@ func (r *replica) apply(_ context.Context, u Update) error {
 	return nil
 }
 
-// wait waits until the copy has these items after this update.
+// wait waits until the copy has exactly these items, and its last update is last.
 func (r *replica) wait(t *testing.T, what string, want map[string]string, last string) {
 	t.Helper()
 	poll.NoError(t, what, poll.Limit, func() error {
@@ -63,8 +63,8 @@ func (r *replica) wait(t *testing.T, what string, want map[string]string, last s
 	})
 }
 
-// A reconnection costs only the changes since the disconnection. An update that could not be
-// applied causes a snapshot.
+// After a reconnection, the publisher sends only the changes since the disconnection. If the
+// subscriber could not apply an update, the publisher sends a snapshot.
 func TestTopic_ResumesWithWhatHasChanged(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -60,7 +60,7 @@ type subscription struct {
 	begun       bool
 	made        bool   // first is set, or the topic has no snapshot
 	first       []Item // used by the first response only
-	sent, acked uint64 // values of Topic.seq
+	sent, acked uint64 // Topic.seq of the last response that was sent, and acknowledged
 	inFlight    bool
 	sentAt      time.Time
 	known       map[string]bool
@@ -179,7 +179,8 @@ func (c *Channel) leave(s *subscriber) {
 var errUnsolicited = status.Errorf(codes.InvalidArgument,
 	"more than %d requests neither subscribe nor acknowledge a response", maxIdle)
 
-// request ignores a topic that this release does not have.
+// request handles a subscriber's request: it subscribes to a topic, or acknowledges a response. A
+// topic that this release does not have is ignored.
 func (c *Channel) request(s *subscriber, r *request) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -220,7 +221,8 @@ func (s *subscriber) unsolicited() error {
 	return nil
 }
 
-// snapshots calls t.snapshot without mu, so t.snapshot may publish.
+// snapshots calls Topic.snapshot for each new subscription of s. It does not hold mu during the
+// call, because the function may publish.
 func (c *Channel) snapshots(s *subscriber) {
 	c.mu.Lock()
 	var begin []*Topic

@@ -27,18 +27,19 @@ type Update struct {
 	Peer string
 	// Snapshot means that Items has all of the peer's items.
 	Snapshot bool
-	// Disconnected means that the connection is lost, or that the address is no longer in SetPeers.
-	// Only Peer is set then.
+	// Disconnected means that the connection is lost, or that SetPeers removed the peer. All fields
+	// except Peer and Disconnected are then unset.
 	Disconnected bool
 	// Retracted has the keys of the retracted items.
 	Items     []Item
 	Retracted []string
-	// Dropped describes undecodable items, and items whose keys Topic.Keys rejects.
+	// Dropped describes the items that were dropped: undecodable items, and items whose keys
+	// Topic.Keys rejects. nil: none was dropped.
 	Dropped error
 }
 
-// Topic is one kind of items, published by this process and its peers. It is safe for concurrent
-// use.
+// Topic publishes this process's items of one kind, and delivers the peers' items of that kind. It
+// is safe for concurrent use.
 type Topic struct {
 	channel *Channel
 	name    string
@@ -46,9 +47,9 @@ type Topic struct {
 	// The following fields are set before Channel.Run.
 	handlers []func(context.Context, Update) error
 	snapshot func() []Item
-	visible  func(subscriber, key string) bool // nil: all items
+	visible  func(subscriber, key string) bool // nil: all items are visible
 	receiver func(key string) string           // nil: an item may have several receivers
-	keys     func(key string) error            // nil: all keys
+	keys     func(key string) error            // nil: all keys are valid
 	resumes  bool
 	run      []func(context.Context)
 
@@ -58,8 +59,7 @@ type Topic struct {
 	seq   uint64
 	items map[string]published
 	edits []edit
-	// forgotten and judged are values of seq: of the newest dropped edit, and of the last call of
-	// Judge.
+	// forgotten is seq at the newest dropped edit. judged is seq at the last call of Judge.
 	forgotten, judged uint64
 	swept             int
 	changed           chan struct{}
@@ -69,7 +69,7 @@ type published struct {
 	value   []byte
 	expires time.Time // zero: never
 	seq     uint64
-	version string // a digest, in topics that resume
+	version string // digest of the value, only in topics that resume
 }
 
 func (p published) expired(now time.Time) bool { return !p.expires.IsZero() && !p.expires.After(now) }
@@ -86,14 +86,14 @@ func (c *Channel) Topic(name string) *Topic {
 	return t
 }
 
-// Subscribe calls handle with every Update of a peer, one call at a time per peer, and acknowledges
-// the update afterwards. Errors are logged. Call it before Run.
+// Subscribe makes the channel call handle with every Update of a peer, one call at a time per peer.
+// The channel acknowledges the update afterwards, and logs errors. Call Subscribe before Run.
 func (t *Topic) Subscribe(handle func(ctx context.Context, u Update) error) {
 	t.handlers = append(t.handlers, handle)
 }
 
-// Snapshot calls make when another process subscribes, and adds its items to the first response.
-// make may publish. Call Snapshot before Run.
+// Snapshot makes the channel call the function make when another process subscribes. The items that
+// make returns are part of the first response. make may publish. Call Snapshot before Run.
 func (t *Topic) Snapshot(make func() []Item) { t.snapshot = make }
 
 // Visible sets a filter: show reports whether a subscriber, named by Config.Identify, may receive
@@ -104,7 +104,8 @@ func (t *Topic) Visible(show func(subscriber, key string) bool) { t.visible = sh
 // Call it before Run.
 func (t *Topic) Addressed(to func(key string) string) { t.receiver = to }
 
-// Keys sets the check of items' keys. Items with an error are dropped. Call it before Run.
+// Keys sets the check of the keys of peers' items. The channel drops an item if check returns an
+// error for its key. Call Keys before Run.
 func (t *Topic) Keys(check func(key string) error) { t.keys = check }
 
 func (t *Topic) drop(r *response, problems *Problems) (dropped bool) {
@@ -126,8 +127,8 @@ func (t *Topic) drop(r *response, problems *Problems) (dropped bool) {
 	return dropped
 }
 
-// Resume makes a subscriber that reconnects receive changes instead of a snapshot. Both ends call
-// it, before Run.
+// Resume makes a subscriber that reconnects receive changes instead of a snapshot. The publisher
+// and the subscriber both call it, before Run.
 func (t *Topic) Resume() { t.resumes = true }
 
 // A handler returns ErrSendAgain to receive all items of the peer again. The channel then opens a
@@ -138,10 +139,10 @@ func (t *Topic) shows(s *subscriber, key string) bool {
 	return t.visible == nil || t.visible(s.name, key)
 }
 
-// Subscribed reports whether another process subscribes.
+// Subscribed reports whether another process subscribes to the topic.
 func (t *Topic) Subscribed() bool { return t.subscribed.Load() > 0 }
 
-// Subscribers returns how many other processes subscribe.
+// Subscribers returns how many other processes subscribe to the topic.
 func (t *Topic) Subscribers() int { return int(t.subscribed.Load()) }
 
 func (t *Topic) deliver(ctx context.Context, u Update) error {
@@ -243,9 +244,9 @@ func (t *Topic) Published() uint64 {
 	return t.seq
 }
 
-// AcknowledgedBy reports whether a subscriber with the name exists, and every such subscriber has
-// all publications up to number published in effect. changed closes when the result may have
-// changed.
+// AcknowledgedBy reports whether the publications up to number published are in effect at every
+// subscriber with the name. It returns false without such a subscriber. changed closes when the
+// result may have changed.
 func (t *Topic) AcknowledgedBy(name string, published uint64) (acknowledged bool, changed <-chan struct{}) {
 	t.channel.mu.Lock()
 	defer t.channel.mu.Unlock()
@@ -261,8 +262,8 @@ func (t *Topic) AcknowledgedBy(name string, published uint64) (acknowledged bool
 	return acknowledged, t.changed
 }
 
-// behind returns how long to wait for acknowledgements of target. At 0 or less, no missing
-// acknowledgement can be in time. The caller holds Channel.mu.
+// behind returns how long Acknowledged still waits for acknowledgements of publication number
+// target. 0 or less: the wait is over. The caller holds Channel.mu.
 func (t *Topic) behind(target uint64, began, now time.Time) (left time.Duration) {
 	subscribed := map[string]bool{}
 	for s := range t.channel.subscribers {

@@ -17,8 +17,8 @@ import (
 // These constants bound the memory that a client can make this process use. The client may be an
 // attacker.
 const (
-	// maxRequest bounds a request, in bytes. maxVersions bounds the items of a request that
-	// resumes. A subscriber above a bound requests a snapshot instead.
+	// maxRequest bounds a request, in bytes. maxVersions bounds the item versions in a request that
+	// resumes a topic. A subscriber above a bound requests a snapshot instead.
 	maxRequest  = 4 << 20
 	maxVersions = 20_000
 	// maxIdle bounds the requests of a stream that neither subscribe nor acknowledge.
@@ -58,7 +58,8 @@ func (l Limits) bytes() int {
 	return l.Bytes()
 }
 
-// shape has the allowed fields of a message by number. A nil shape ends the inspection.
+// shape has the allowed fields of a message, by field number. Fields with a nil shape are allowed
+// without a check of their content.
 type shape map[protowire.Number]shape
 
 // responseShape omits fields whose lists would be unbounded.
@@ -147,7 +148,7 @@ func clip(text string) string {
 	return fmt.Sprintf("%.*q and %d bytes more", maxText/2, text, len(text)-maxText/2)
 }
 
-// quota limits logging: quotaBurst lines at once, then one line in each quotaInterval.
+// quota limits log lines to quotaBurst at once, then one in each quotaInterval.
 type quota struct {
 	since time.Time
 	left  int
@@ -172,14 +173,14 @@ func (q *quota) take(now time.Time) bool {
 	return true
 }
 
-// Problems keeps the first three errors and counts the rest, because a peer may cause any number of
-// errors.
+// Problems collects errors. It keeps the first three and counts the rest, because a peer may cause
+// any number of errors.
 type Problems struct {
 	first []error
 	more  int
 }
 
-// Add adds an error; nil: none.
+// Add adds an error. It ignores nil.
 func (p *Problems) Add(err error) {
 	switch {
 	case err == nil:

@@ -16,7 +16,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Calls of a topic's handlers must not overlap, because they share state without locks.
+// A peer that sends responses without waiting for acknowledgements ends its stream. Otherwise calls
+// of a topic's handlers, which share variables without locks, would overlap.
 func TestPeers_ResponsesWithoutAcknowledgementsEndTheStream(t *testing.T) {
 	var streams atomic.Int32
 	flooded := make(chan struct{}) // closed after ten responses without an acknowledgement, or once none can be sent

@@ -36,14 +36,15 @@ const hub = v1alpha1.Group + "/multicluster-hub"
 
 var known = []string{Annotation, ModeAnnotation, ToAnnotation, WeightAnnotation}
 
-// Wish is the content of a pool's valid annotations.
+// Wish is the export that a pool's valid annotations request.
 type Wish struct {
 	mode   inferenceapi.RoutingMode
 	to     []string
 	weight *int32
 }
 
-// problem is a mistake in an annotation. If harmless is false, the pool is not exported.
+// problem is a mistake in an annotation. A pool with a mistake that is not harmless is not
+// exported.
 type problem struct {
 	annotation, text, fix string
 	harmless              bool
@@ -98,7 +99,8 @@ func parse(annotations map[string]string, members []string) (w Wish, asked bool,
 				"name members of the ClusterSet, separated by commas, or remove it: all of them may import "+
 					"the pool then", "it names no member")
 		}
-		for i := range problems[first:] { // the valid names stay in effect
+		// Invalid names are harmless if at least one name is valid.
+		for i := range problems[first:] {
 			problems[first+i].harmless = len(w.to) > 0
 		}
 	}
@@ -127,8 +129,8 @@ func findings(owner report.Ref, problems []problem) (all []report.Finding) {
 	return all
 }
 
-// Check returns the mistakes in a pool's annotations, without deciding on exports. set means that
-// there is a ClusterSet.
+// Check returns the mistakes in a pool's export annotations. set means that this cluster has a
+// ClusterSet, with the names of the other members.
 func Check(pool *inferencev1.InferencePool, set bool, members []string) []report.Finding {
 	owner := store.InferencePools.Ref(pool)
 	_, asked, problems := parse(pool.Annotations, members)
@@ -149,7 +151,7 @@ func Check(pool *inferencev1.InferencePool, set bool, members []string) []report
 	return all
 }
 
-// Annotated reports whether a pool has an annotation about exports, even a misspelled one.
+// Annotated reports whether a pool has an export annotation, even a misspelled one.
 func Annotated(pool *inferencev1.InferencePool) bool {
 	for _, a := range known {
 		if _, ok := pool.Annotations[a]; ok {

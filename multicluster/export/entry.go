@@ -22,7 +22,7 @@ const (
 	NoAddressReason    = "NoAddress"
 )
 
-// Pool has facts about a pool that are not in the store.
+// Pool has the facts about a pool that Decide needs and that are not in the store.
 type Pool struct {
 	// Endpoints are the pool's model servers that may take requests.
 	Endpoints []netip.AddrPort
@@ -30,9 +30,10 @@ type Pool struct {
 	FailOpen bool
 	// Gateways route to the pool, for ParentMode.
 	Gateways []Gateway
-	// Before is Wish of the previous Decision; nil: none.
+	// Before is Decision.Wish of the pool's previous Decision; nil: none.
 	Before *Wish
-	// Own is the entry that the cluster's own Penstock made, for Config.Hub; nil: none.
+	// Own is the entry that the exporting cluster's own Penstock published. Only a hub sets it
+	// (Config.Hub). nil: none.
 	Own *inferenceapi.ImportedCluster
 }
 
@@ -58,8 +59,8 @@ const (
 	maxServices  = 16
 )
 
-// maxPickers bounds the picker addresses of one entry, because an import has an entry for each
-// cluster.
+// maxPickers bounds the picker addresses in one cluster's entry of an import, because an import is
+// one object with an entry for each cluster.
 const maxPickers = 256
 
 type missing struct{ reason, message string }
@@ -103,8 +104,9 @@ func entry(
 	return e, cut, nil
 }
 
-// ownPicker returns the addresses of Penstock's picker. cut is the number of addresses for which
-// the entry has no room.
+// ownPicker returns the part of an entry with the addresses of this cluster's Penstock picker. cut
+// is the number of addresses for which the entry has no room. no is the reason why there is no
+// picker.
 func ownPicker(
 	c Config, pool *inferencev1.InferencePool,
 ) (out *inferenceapi.EndpointPickerImport, cut int, no *missing) {
@@ -154,8 +156,8 @@ func noAddress(format string, args ...any) *missing {
 	return &missing{NoAddressReason, fmt.Sprintf(format, args...)}
 }
 
-// ofPenstock completes a hub's entry. The cluster's own Penstock publishes its picker's addresses
-// in a PoolExport.
+// ofPenstock completes an entry that a hub builds. It copies the picker's addresses from own, the
+// entry that the exporting cluster's Penstock published in a PoolExport.
 func ofPenstock(e *inferenceapi.ImportedCluster, own *inferenceapi.ImportedCluster) *missing {
 	if own == nil || own.EndpointPicker == nil || own.EndpointPicker.Peer {
 		return &missing{NotSupportedReason,

@@ -20,21 +20,23 @@ type Config struct {
 	// means that the picker serves gRPC without TLS.
 	Pickers   []netip.AddrPort
 	Cleartext bool
-	// MembersPick means that Pickers serve only members' Gateways.
+	// MembersPick means that Pickers serve no gateways of other clusters except members' Gateways.
 	MembersPick bool
-	// Offers are pools that gateways outside the cluster set may use, too. The value is a port of
-	// Pickers for this pool alone, in EndpointMode; 0: none.
+	// Offers are the pools that gateways outside the cluster set may use, too. In EndpointMode, the
+	// value is the port at which Pickers serve this pool alone; 0: there is no such port.
 	Offers map[objectid.Pool]int32
 	// PeerListener means that Gateways have or will have a peer listener.
 	PeerListener bool
 	// Region and Zone locate this cluster; "": unknown.
 	Region, Zone string
-	// PodCIDRs are this cluster's pod ranges, for importers; none: unknown.
+	// PodCIDRs are this cluster's pod ranges, which the entries state for importers. Empty:
+	// unknown.
 	PodCIDRs []string
-	// Hub means that a hub decides. Pool.Own then has the cluster's Penstock picker.
+	// Hub means that a hub calls Decide, for a member. The picker's addresses then come from
+	// Pool.Own instead of Pickers.
 	Hub bool
-	// NodeAddress returns a node's address for other clusters; "": unknown. nil: addresses come
-	// from Pods in the store.
+	// NodeAddress returns a node's address for other clusters; "": unknown. If NodeAddress is nil,
+	// node addresses come from the Pods in the store.
 	NodeAddress func(name string) string
 }
 
@@ -46,12 +48,12 @@ type Export struct {
 	To []string
 	// Offered means that gateways outside the cluster set can use the export (Config.Offers).
 	Offered bool
-	// Incarnation changes when a member may newly import the pool. Reports on an earlier
-	// incarnation are ignored. The caller of Decide sets it.
+	// Incarnation is a number that changes when a member may newly import the pool. Members'
+	// reports on an earlier incarnation are ignored. The caller of Decide sets Incarnation.
 	Incarnation uint64
 }
 
-// Decision is the result for a pool with annotations about exports.
+// Decision states whether a pool is exported, and why not.
 type Decision struct {
 	Pool objectid.Pool
 	// Asked means that the annotations request the export. If it is false, only Findings is set.
@@ -64,7 +66,8 @@ type Decision struct {
 	Wish *Wish
 	// Kept means that the annotations are invalid, so Export follows the previous annotations.
 	Kept bool
-	// Waiting means that no Gateway has a peer listener yet. The previous export stays meanwhile.
+	// Waiting means that the pool waits for a Gateway's peer listener. Until one exists, the caller
+	// keeps the previous export.
 	Waiting bool
 	Export  *Export
 	// Reason and Message state why the pool is not exported, for the condition Exported.
@@ -72,7 +75,7 @@ type Decision struct {
 	Findings        []report.Finding
 }
 
-// Decide decides on a pool; ok is false if the pool does not exist.
+// Decide decides whether and how a pool is exported. ok is false if the pool does not exist.
 func Decide(r store.Reader, c Config, id objectid.Pool, has Pool) (d Decision, ok bool) {
 	pool, ok := store.InferencePools.Get(r, id.String())
 	if !ok {

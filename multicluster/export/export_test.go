@@ -128,8 +128,8 @@ func TestExport_SeedsManifestsGiveItsStatus(t *testing.T) {
 	}
 }
 
-// An entry states that Penstock's picker serves only members, because other importers, such as a
-// hub's, would get no pick.
+// If Penstock's picker serves only members, the entry states this. Other importers, for example
+// through a hub, could not call the picker.
 func TestExport_PickerForMembersIsNoOneElses(t *testing.T) {
 	pool := strings.Replace(seedPool, "  endpointPickerRef:\n    name: epp\n    port: {number: 9002}\n", "", 1)
 	c := set
@@ -149,7 +149,7 @@ func TestExport_PickerForMembersIsNoOneElses(t *testing.T) {
 	}
 }
 
-// Without a peer listener, a pool is not exported before a cluster has joined. This is no error.
+// A pool waits for a Gateway's peer listener. While the set has no other member, this is no error.
 func TestExport_PeerListenerBeforeTheFirstMember(t *testing.T) {
 	pool := strings.Replace(seedPool, `"EndpointMode"`, `"ParentMode"`, 1)
 	c := set
@@ -212,8 +212,8 @@ func TestExport_UnknownAnnotationIsAFinding(t *testing.T) {
 	}
 }
 
-// A pool has one failure mode in all clusters: translation's with Penstock's own picker, otherwise
-// its endpointPickerRef's.
+// An entry states the failure mode that the pool has in its own cluster. With Penstock's own
+// picker, it is translation's failure mode. With an external picker, the endpointPickerRef has it.
 func TestExport_PoolKeepsItsFailureMode(t *testing.T) {
 	own := strings.Replace(seedPool, "  endpointPickerRef:\n    name: epp\n    port: {number: 9002}\n", "", 1)
 	external := strings.Replace(seedPool, "    name: epp\n", "    name: epp\n    failureMode: FailOpen\n", 1)
@@ -468,7 +468,8 @@ func TestExport_ReplicasOfThePickerHaveAddressesOfTheirOwn(t *testing.T) {
 	}
 }
 
-// A hub has only the objects of a cluster: nodes, and PoolExports of the Penstock there.
+// A hub builds entries from the objects of a member: its nodes, and the PoolExports of its
+// Penstock.
 func TestExport_HubReachesNodesAndThePickerOfThePenstockThere(t *testing.T) {
 	slice := decode[discoveryv1.EndpointSlice](t, pickers)
 	for i := range slice.Endpoints {

@@ -16,7 +16,8 @@ const (
 	ExportedReason    = "Exported"
 )
 
-// MemberUnreachableReason is the reason of Exported while a member has not confirmed its import.
+// MemberUnreachableReason is the reason of the condition Exported while a member has not confirmed
+// that it imported the pool.
 const MemberUnreachableReason = "MemberUnreachable"
 
 const named = 8
@@ -32,8 +33,8 @@ func (e *Export) Continues(before *Export) bool {
 			func(m string) bool { return !slices.Contains(before.To, m) }))
 }
 
-// Exported returns a pool's condition. It is True once every member that may import the pool has
-// imported it.
+// Exported returns a pool's condition Exported. The condition is True once every member that may
+// import the pool has imported it.
 func Exported(d Decision, members []string, placements []registry.Placement) report.Condition {
 	out := report.Condition{Type: conditionExported, Status: report.False, Reason: d.Reason, Message: d.Message}
 	if d.Export == nil || d.Kept {
@@ -100,7 +101,7 @@ func counted(members int) string {
 	return fmt.Sprintf("%d members", members)
 }
 
-// longestMessage bounds a message of another cluster in a condition, in bytes.
+// longestMessage bounds the text that a condition quotes from another cluster, in bytes.
 const longestMessage = 640
 
 func plain(message string) string {

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/export"
 )
 
-// A cluster's picker may run in any number of processes. An export lists as many as an import has
-// room for, and always the same ones.
+// A cluster's picker may run in any number of processes. An export lists as many of their addresses
+// as an import has room for, and always the same addresses.
 func TestExport_AnyNumberOfPickersIsAllowed(t *testing.T) {
 	pool := strings.Replace(seedPool, "  endpointPickerRef:\n    name: epp\n    port: {number: 9002}\n", "", 1)
 	for _, c := range []struct {

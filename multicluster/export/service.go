@@ -15,9 +15,9 @@ import (
 )
 
 // reached returns the addresses at which other clusters reach a port of a picker's Service. number
-// maps a port of the Service to its number at these addresses. Addresses of single nodes or pods
-// are preferred, because importers can then skip a failing one. By the Service's type, the
-// addresses are:
+// maps a port of the Service to its number at these addresses. Where possible, each address is one
+// node or pod, because importers can then skip a failing one. By the Service's type, the addresses
+// are:
 //
 //	LoadBalancer   its ingress           ExternalName   its name
 //	NodePort       nodes with its pods   ClusterIP      its pods, with or without a cluster IP
@@ -47,7 +47,7 @@ func reached(r store.Reader, c Config, svc *corev1.Service, port *corev1.Service
 
 type pods struct {
 	addresses []string
-	nodes     []string         // of ready pods, or of all pods if no pod is ready
+	nodes     []string         // nodes of ready pods, or of all pods if none is ready
 	ports     map[string]int32 // keyed by the Service's port name; no entry if pods use different ports
 }
 
@@ -134,8 +134,8 @@ func (p pods) nodeAddresses(r store.Reader, c Config, svc *corev1.Service) (out 
 	return slices.Compact(out)
 }
 
-// NodePods returns the store.ByLabel key of the pods of a NodePort Service; "": the Service has
-// another type or no selector.
+// NodePods returns the key for store.ByLabel that finds the pods of a NodePort Service, and pods
+// with the same first label. It returns "" if the Service has another type or no selector.
 func NodePods(svc *corev1.Service) string {
 	if svc.Spec.Type != corev1.ServiceTypeNodePort || len(svc.Spec.Selector) == 0 {
 		return ""

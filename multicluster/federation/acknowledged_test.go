@@ -40,8 +40,8 @@ func (s *site) acknowledges(what, member string, want bool) {
 	poll.Until(s.t, what, func() bool { acknowledged, _ := s.Acknowledged(member); return acknowledged == want })
 }
 
-// A drain is over only once the members have applied it. A frozen member counts as connected until
-// its lease ends, and its Envoys continue to send requests.
+// Acknowledged is false while a member's process is frozen. A cluster that drains must wait for the
+// member, because the member's Envoys continue to send requests.
 func TestFederation_MemberThatIsFrozenHasNotAcknowledged(t *testing.T) {
 	a, b, c := newSite(t, "a", id("a")), newSite(t, "b", id("b")), newSite(t, "c", id("c"))
 	join(a, b, c)

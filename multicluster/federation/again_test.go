@@ -37,7 +37,8 @@ func TestFederation_MemberThatIsAddedAgainHasTheExportsAgain(t *testing.T) {
 	b.has("a=10.0.0.1, draining")
 }
 
-// A cluster's epoch is lost with its state folder or Lease, and goes back after a restore.
+// A member loses its epoch with its state folder or Lease, and then publishes with a lower epoch.
+// The importer must accept its exports again.
 func TestFederation_MemberThatLostItsEpochIsServedAgain(t *testing.T) {
 	a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
 	join(a, b)
@@ -53,7 +54,8 @@ func TestFederation_MemberThatLostItsEpochIsServedAgain(t *testing.T) {
 	b.has("a=10.0.0.3")
 }
 
-// A record whose stamp exceeds all states of its cluster would never be withdrawn.
+// The stamp of a record is limited to the stamp of its cluster's state. A record with a higher
+// stamp could never be withdrawn.
 func TestFederation_RecordIsNotNewerThanItsCluster(t *testing.T) {
 	f := New(Config{Connected: func(string, bool) {}})
 	var got registry.Update

@@ -8,10 +8,11 @@ import (
 	"github.com/penstock-project/penstock/multicluster/export"
 )
 
-// audience has its own lock, because the channel calls receives with Channel.mu held.
+// audience has the members that receive each exported pool. It has its own lock, because the
+// channel calls receives while it holds Channel.mu.
 type audience struct {
 	mu    sync.RWMutex
-	pools map[objectid.Pool][]string // nil: all members
+	pools map[objectid.Pool][]string // members that receive a pool; nil: all members
 }
 
 func (a *audience) receives(member, key string) bool {

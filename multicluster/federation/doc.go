@@ -1,6 +1,6 @@
-// Package federation exchanges exports with the other members of a cluster set, without a hub and
-// without credentials for their API servers, over multicluster/channel with mTLS. It passes
-// members' exports to Config.Apply, as updates of a multicluster/registry. Topics:
+// Package federation exchanges exports with the other members of a cluster set. It uses
+// multicluster/channel with mTLS, and needs neither a hub nor credentials for members' API servers.
+// It passes members' exports to Config.Apply, as updates of a multicluster/registry. Topics:
 //
 //	exports   The key "" is the cluster's state; publishing it every 5 s renews the lease.
 //	          "NAMESPACE/NAME" is an export's record, "NAMESPACE/NAME#N" is a part of its endpoints.
@@ -15,6 +15,7 @@
 // A record that is too large or undecodable is skipped and reported, and affects no other record. A
 // silent member withdraws nothing. Private keys and Secrets are never sent.
 //
-// Config.Apply returns false if a stamp is old or the export has no room. Exports were then lost,
-// so Federation requests all exports of the member again after the next update that Apply accepts.
+// Config.Apply returns false if it dropped an export, because the export has an old stamp or no
+// room. Federation then requests all exports of the member again, after the next update that Apply
+// accepts.
 package federation

@@ -13,7 +13,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// A pool with more than maxInline endpoints is sent in parts, at most maxParts.
+// The endpoints of a pool are part of its record. If a pool has more than maxInline endpoints, they
+// are sent in separate parts instead, at most maxParts.
 const (
 	maxInline     = 64
 	perPart       = 32
@@ -22,7 +23,8 @@ const (
 	partSize      = 256 // overhead of a part, counted against Config.Share
 )
 
-// part has some endpoints of a pool. Its key is the record's key, "#" and its number.
+// part has some endpoints of a pool. Its key is the key of the pool's record, "#" and the part's
+// number.
 type part struct {
 	Epoch     uint64                          `json:"epoch"`
 	Sequence  uint64                          `json:"sequence"`
@@ -60,21 +62,23 @@ func split(list []inferenceapi.ImportedEndpoint, parts int) []part {
 }
 
 type assembly struct {
-	head  registry.Export // its routing mode is empty until the record arrives
+	// head is the record without endpoints. Its routing mode is empty until the record arrives.
+	head  registry.Export
 	count int
 	parts map[int]part
-	sizes map[int]int // in bytes, by part; part -1 is the head
+	sizes map[int]int // bytes of each part; -1 is the record
 }
 
 type assemblies struct {
 	pools map[objectid.Pool]*assembly
 	bytes int
-	share int // in bytes
+	share int // memory limit of the member's exports, in bytes
 	lack  shortage
 }
 
-// receive stores a record or a part. If whole is true, e is complete. Otherwise call
-// assemblies.export. For an invalid key, e.Pool is empty.
+// receive stores a record or a part of a pool's endpoints. If whole is true, e is the complete
+// export. Otherwise the caller calls assemblies.export after all items of the update. For an
+// invalid key, e.Pool is empty.
 func (a *assemblies) receive(key string, value []byte) (e registry.Export, whole bool, err error) {
 	at, err := receivedKey(key)
 	if err != nil {
@@ -99,7 +103,8 @@ func (a *assemblies) receive(key string, value []byte) (e registry.Export, whole
 	return e, false, nil
 }
 
-// room reserves bytes for part n; -1 is the head.
+// room reserves size bytes of a pool for part n; n is -1 for the record. It returns an error if the
+// member's exports exceed their limit.
 func (a *assemblies) room(p objectid.Pool, n, size int) (*assembly, error) {
 	pool := a.pools[p]
 	if pool == nil {
@@ -110,7 +115,7 @@ func (a *assemblies) room(p objectid.Pool, n, size int) (*assembly, error) {
 		pool = &assembly{parts: map[int]part{}, sizes: map[int]int{}}
 	}
 	if size += partSize; a.bytes+size-pool.sizes[n] > a.share {
-		a.drop(p, n) // otherwise stale endpoints would count as current
+		a.drop(p, n) // otherwise outdated endpoints would stay in use
 		a.lack.short(size)
 		return nil, fmt.Errorf("the endpoints of its cluster take more than %d MiB, its share here", a.share>>20)
 	}

@@ -62,7 +62,7 @@ func TestFederation_ChangeOfOneEndpointSendsItsPartAlone(t *testing.T) {
 	a.exports(with(servers(1, 1000)))
 	b.hasEndpoints(servers(1, 1000))
 	a.acknowledges("the bytes of the change are counted", "b", true)
-	if change := b.bytes.Load() - all; change > all/4 { // two parts of 32 endpoints, and the state
+	if change := b.bytes.Load() - all; change > all/4 { // expected: two parts of 32 endpoints, and the state
 		t.Errorf("a change of two endpoints takes %d bytes, want at most a quarter of all, %d", change, all)
 	}
 	for _, n := range []int{300, 65, 64, 1, 0, 40, 1000, 70} {

@@ -27,10 +27,12 @@ const (
 
 const stateKey = ""
 
-// renewal is the interval at which a cluster publishes its state: three times in a lease.
+// renewal is the interval at which a cluster publishes its state, which renews its lease of 15 s at
+// the members.
 const renewal = 5 * time.Second
 
-// debounce combines the publications of one change in one response.
+// debounce is how long a response waits for more items, so that one response has all items of one
+// change.
 const debounce = time.Millisecond
 
 // Config configures a Federation.
@@ -38,21 +40,23 @@ type Config struct {
 	// Certificate returns this process's certificate. Its only URI is
 	// spiffe://TRUSTDOMAIN/penstock.
 	Certificate func() (*tls.Certificate, error)
-	// Bundle returns the CA certificates of this cluster's trust domain, in PEM, for members; may
-	// be nil.
+	// Bundle, if set, returns the CA certificates of this cluster's trust domain, in PEM. They are
+	// published to members.
 	Bundle func() []byte
-	// Apply receives members' exports. It returns false if part of an update was lost (doc.go).
-	// Connected receives false when a connection is lost.
+	// Apply receives members' exports. It returns false if it dropped some of them (doc.go).
+	// Connected receives whether a member is connected, after each change.
 	Apply     func(...registry.Update) bool
 	Connected func(member string, connected bool)
-	// Problem, if set, receives why part of a member's update had no effect, or ended the stream.
+	// Problem, if set, receives why a part of a member's update was dropped, or why the stream
+	// ended.
 	Problem func(member, problem string)
 	// Share returns the memory limit of a member's exports in bytes; nil: 64 MiB. Incomplete
 	// responses may take twice this size, at least 4 MiB.
 	Share func() int
 	// Denied, if set, receives why the certificate at a member's address is denied.
 	Denied func(member, problem string)
-	// Placed receives members' reports after the first SetExports.
+	// Placed receives members' reports on this cluster's exports. It is not called before the first
+	// SetExports.
 	Placed func(registry.Reports)
 	// Load, if set, receives members' reports on the pools passed to Want.
 	Load func(objectid.Member, Load)
@@ -64,11 +68,12 @@ type Config struct {
 	OnPanic func(peer string, value any, stack []byte)
 }
 
-// Federation is this cluster's end of the exchange with all members. It is safe for concurrent use.
+// Federation publishes this cluster's exports to members and receives their exports. It is safe for
+// concurrent use.
 type Federation struct {
 	cfg     Config
 	trust   *trust
-	decided chan struct{} // closed with the first SetExports
+	decided chan struct{} // closed by the first SetExports
 	channel *channel.Channel
 	exports *channel.Topic
 	imports *channel.Topic
@@ -84,8 +89,8 @@ type Federation struct {
 	left     map[string]bool
 	received map[string]cluster                  // keyed by address
 	missed   map[string]bool                     // keyed by address
-	parts    map[string]*assemblies              // keyed by address; for the receiving goroutine
-	placedAt map[objectid.Pool]map[string]placed // the inner key is the exporter
+	parts    map[string]*assemblies              // keyed by address; used by the receiving goroutine
+	placedAt map[objectid.Pool]map[string]placed // keyed by pool, then by exporter
 	wants    map[objectid.Member]bool
 	askedFor map[string]map[objectid.Pool]bool // keyed by address
 
@@ -134,7 +139,7 @@ func New(c Config) *Federation {
 	return f
 }
 
-// A message may exceed channel.partBytes by one record.
+// A message is larger than channel.partBytes by at most one record.
 const (
 	maxItems    = 1 << 15
 	maxReceived = 2 << 20
@@ -165,8 +170,8 @@ func (f *Federation) nameAt(address string) string {
 	return f.members[address].Name
 }
 
-// Publish makes this process publish for this cluster. epoch is higher than any earlier
-// publisher's. began is when this process became the publisher.
+// Publish makes this process, the leader, publish for this cluster. epoch must be higher than the
+// epochs of all earlier leaders. began is when this process became the leader.
 func (f *Federation) Publish(uid string, epoch uint64, began time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -252,8 +257,9 @@ func (f *Federation) SetMembers(members []Member) {
 	f.publish(f.own.begin(f.own.uid, f.own.epoch)...)
 }
 
-// noteLeft records members that left. back reports that a member returned: it ignored this
-// cluster's records meanwhile, so they need newer stamps. The caller holds mu.
+// noteLeft records members that left. back reports that such a member is in next again. It ignored
+// this cluster's records while it was no member, so the records need newer stamps. The caller holds
+// mu.
 func (f *Federation) noteLeft(next map[string]Member) (back bool) {
 	stays := map[string]bool{}
 	for _, m := range next {
@@ -269,7 +275,7 @@ func (f *Federation) noteLeft(next map[string]Member) (back bool) {
 	return back
 }
 
-// SetExports replaces this cluster's exports. A draining cluster takes no new requests of members.
+// SetExports replaces this cluster's exports. If draining is true, members send it no new requests.
 func (f *Federation) SetExports(list []export.Export, draining bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -300,7 +306,8 @@ func (f *Federation) Acknowledged(member string) (acknowledged bool, changed <-c
 	return f.exports.AcknowledgedBy(member, f.newest)
 }
 
-// decide releases reports that waited for the first SetExports. The caller holds mu.
+// decide closes f.decided, because members' reports wait for the first SetExports. The caller holds
+// mu.
 func (f *Federation) decide() {
 	select {
 	case <-f.decided:
@@ -396,7 +403,7 @@ func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 		u.Exports = slices.DeleteFunc(u.Exports, func(e registry.Export) bool { return unread[e.Pool] != "" })
 	}
 	u.Withdrawn = withdrawn
-	for _, p := range withdrawn { // drop after parts.export, which reads the touched pools
+	for _, p := range withdrawn { // dropped after parts.export, which reads touched pools
 		parts.drop(p, -1)
 	}
 	if !known {
@@ -412,7 +419,9 @@ func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 	if state.Started > 0 {
 		u.Started = time.UnixMilli(state.Started)
 	}
-	for i := range u.Exports { // a withdrawal compares with the state's stamp, so no export may have a newer stamp
+	// No export may have a newer stamp than the state, because a withdrawal is compared with the
+	// state's stamp.
+	for i := range u.Exports {
 		if e := &u.Exports[i]; e.Stamp.Compare(u.Stamp) > 0 {
 			e.Stamp = u.Stamp
 		}
@@ -445,11 +454,11 @@ func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 	return problems.Err()
 }
 
-// slice is the number of exports that are applied at once, which takes some milliseconds.
+// slice is the number of exports in one call of Config.Apply. The call takes some milliseconds.
 const slice = 256
 
-// apply applies a large update in slices with pauses (pace.go), so that other members wait for one
-// slice only. It returns false if part of the update was lost.
+// apply passes a large update to Config.Apply in slices with pauses (pace.go), so that updates of
+// other members wait for at most one slice. It returns false if Apply dropped some exports.
 func (f *Federation) apply(ctx context.Context, peer string, u registry.Update) bool {
 	all, applied := u.Exports, true
 	for len(all) > slice {

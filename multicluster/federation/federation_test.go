@@ -70,9 +70,9 @@ func TestFederation_ExporterReceivesWhereItsExportsStand(t *testing.T) {
 	}
 }
 
-// A pool is exported, withdrawn and exported again. The member's report on the first export must
-// not count for the second one, and neither must reports on pools that are not exported to the
-// member.
+// A pool is exported, withdrawn and exported again. A member's report on the first export must not
+// count for the second export. A member's report on a pool that is not exported to it must not
+// count either.
 func TestFederation_PoolThatIsExportedAgainIsNotImportedBeforeItsMemberReportsIt(t *testing.T) {
 	a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
 	join(a, b)
@@ -102,7 +102,7 @@ func TestFederation_PoolThatIsExportedAgainIsNotImportedBeforeItsMemberReportsIt
 		})
 	}
 	first := exported("10.0.0.1")
-	place([]objectid.Pool{chat, other}, 0) // before a's first decision on exports
+	place([]objectid.Pool{chat, other}, 0) // b reports before a's first SetExports
 	a.exports(first)
 	until("the first export", first, "True Exported")
 	if got := a.registry.Placements(nil, other); len(got) > 0 {
@@ -132,7 +132,7 @@ func TestFederation_SilentMemberWithdrawsNothing(t *testing.T) {
 	b.has("a=10.0.0.1")
 	a.stop()
 	poll.Until(t, "b notices", func() bool {
-		// The lease continues. Until it expires, a disconnected member is Ready.
+		// A disconnected member is Ready until its lease expires.
 		return !b.channel.Connected(a.listener.Addr().String())
 	})
 	b.has("a=10.0.0.1")
@@ -301,7 +301,8 @@ func (t *trust) check(tt *testing.T, certificate func() (*tls.Certificate, error
 	return err
 }
 
-// An empty object takes one byte on the wire, and a hundred bytes decoded.
+// A record whose lists exceed the schema's limits is rejected before it is decoded. An empty list
+// element takes one byte on the wire, but a hundred bytes decoded.
 func TestFederation_ListsOfAnExportAreBounded(t *testing.T) {
 	many := func(what string, n int) string { return strings.TrimSuffix(strings.Repeat(what+",", n), ",") }
 	for entry, good := range map[string]bool{
@@ -329,8 +330,8 @@ func TestFederation_ListsOfAnExportAreBounded(t *testing.T) {
 	}
 }
 
-// Exports of a new cluster had no effect, because the previous cluster of its name had a lease.
-// They take effect once that lease has expired.
+// If Config.Apply rejects a member's exports, Federation requests them again after the next update
+// that Apply accepts. Example: the previous cluster with the member's name still had a lease.
 func TestFederation_MemberIsAskedAgainForWhatHadNoEffect(t *testing.T) {
 	f := New(Config{Certificate: func() (*tls.Certificate, error) { return nil, nil }})
 	f.members["at"] = Member{Name: "m"}
@@ -348,8 +349,8 @@ func TestFederation_MemberIsAskedAgainForWhatHadNoEffect(t *testing.T) {
 	}
 }
 
-// Parts of a pool had no room in their cluster's share. They take effect once another pool of the
-// cluster leaves, or the share grows.
+// Parts of a pool's endpoints were dropped because their cluster exceeded its share of memory.
+// Federation requests them again once another pool of the cluster is withdrawn, or the share grows.
 func TestFederation_PartsWithoutRoomAreAskedForAgain(t *testing.T) {
 	endpoints := func(n int) string {
 		var list []string
@@ -419,7 +420,8 @@ func TestFederation_PartsWithoutRoomAreAskedForAgain(t *testing.T) {
 	}
 }
 
-// A pool whose head has no room drops its parts. This does not make room for the head.
+// If a pool's record has no room, the pool's parts are dropped. The memory that this frees must not
+// cause another request for the record, which would have no room again.
 func TestFederation_PoolThatNeverFitsIsNotAskedForWithoutEnd(t *testing.T) {
 	f := New(Config{Certificate: func() (*tls.Certificate, error) { return nil, nil },
 		Share: func() int { return 400 }})

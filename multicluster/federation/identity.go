@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// ProcessPath is the path of the SPIFFE ID of a process in a federation.
+// ProcessPath is the path of the SPIFFE ID of every Penstock process in a federation.
 const ProcessPath = "/penstock"
 
 // Member is another cluster of the set that connects without a hub. Its name is its trust domain.
@@ -29,7 +29,7 @@ type Member struct {
 	// Bundle has the trust domain's CA certificates from the ClusterSet, in PEM.
 	Bundle []byte
 	// Published is registry.Update.Bundle of the member's last update. It is trusted if Bundle
-	// authenticated that update.
+	// authenticated the connection of that update.
 	Published []byte
 }
 
@@ -94,9 +94,9 @@ func (t *trust) published(name string, pem []byte) (kept []byte) {
 	return kept
 }
 
-// under returns the first line of a stored published bundle: the hash of the ClusterSet's bundle
-// that authenticated it. When the ClusterSet's bundle is replaced, for example after a leak,
-// bundles under the old hash lose their trust.
+// under returns the first line of the stored form of a published bundle. The line has the hash of
+// the ClusterSet's bundle that authenticated the published bundle. When the ClusterSet's bundle is
+// replaced, for example after a leak, published bundles with the old hash are no longer trusted.
 func under(bundle []byte) []byte {
 	return fmt.Appendf(nil, "Published under %x\n", sha256.Sum256(bundle))
 }
@@ -177,7 +177,7 @@ func (t *trust) identify(ctx context.Context) (string, error) {
 	if !ok {
 		return "", status.Error(codes.Unauthenticated, "the connection has no certificate")
 	}
-	// SetMembers may have run since the handshake.
+	// The certificate is checked again, because SetMembers may have run since the handshake.
 	name, err := t.member(info.State.PeerCertificates, x509.ExtKeyUsageClientAuth)
 	if err != nil {
 		return "", status.Error(codes.PermissionDenied, err.Error())

@@ -26,10 +26,11 @@ const (
 
 // Load is the load of a pool that a cluster reports to an importer.
 type Load struct {
-	Least   float64 // seconds until a server of the pool could begin a new prompt
+	Least   float64 // seconds until the first server of the pool could begin a new prompt
 	Servers int
 	Rate    float64 // prompt tokens that one server reads in a second; 0: unknown
-	// Counted has, for each sender of the importer, the requests that arrived since Epoch.
+	// Counted has, for each sender of the importer, the number of requests that arrived since
+	// Epoch.
 	Counted map[string]uint64
 	Epoch   uint64
 	// Blocks are prompt blocks recently sent to the pool by any cluster (selection.Report).
@@ -71,7 +72,8 @@ func (f *Federation) Want(list []objectid.Member) {
 	f.wanted.Publish(items...)
 }
 
-// Wanted returns the pools whose load members request, among the pools exported to them.
+// Wanted returns the pools whose load members request. It omits pools that are not exported to the
+// requesting member.
 func (f *Federation) Wanted() (out []objectid.Member) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

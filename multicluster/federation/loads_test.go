@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// asked polls until exactly these loads are requested from a site.
+// asked polls until members request exactly these pools' loads from a site.
 func (s *site) asked(want ...objectid.Member) {
 	s.t.Helper()
 	poll.NoError(s.t, s.name+" is asked for loads", poll.Limit, func() error {
@@ -36,7 +36,7 @@ func TestFederation_LoadIsReportedToMembersThatAskForIt(t *testing.T) {
 	a.exports(exported("10.0.0.1", "b"))
 	b.has("a=10.0.0.1")
 	at := objectid.Member{Member: "a", Pool: chat}
-	c.Want([]objectid.Member{at}) // that pool is not exported to c
+	c.Want([]objectid.Member{at}) // the pool is not exported to c
 	b.Want([]objectid.Member{at, {Member: "a", Pool: objectid.Pool{Namespace: "ns", Name: "other"}}})
 	a.asked(objectid.Member{Member: "b", Pool: chat})
 
@@ -71,11 +71,11 @@ func TestFederation_LoadIsReportedToMembersThatAskForIt(t *testing.T) {
 	c.stop()
 	b.Want([]objectid.Member{at})
 	a.asked(objectid.Member{Member: "b", Pool: chat})
-	b.stop() // its requests end with its connection
+	b.stop() // b's requests end with its connection
 	a.asked()
 }
 
-// An invalid report of a member is a finding, not only a log line.
+// An invalid report of a member is passed to Config.Problem, so it becomes a finding.
 func TestFederation_ReportsWithoutEffectAreNoted(t *testing.T) {
 	a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
 	problems := make(chan string, 100)
@@ -112,7 +112,7 @@ func TestFederation_UnreadableUpdateIsReportedWithItsFirstPart(t *testing.T) {
 	problems := make(chan string, 100)
 	b.cfg.Problem = func(_, problem string) { problems <- problem }
 	join(a, b)
-	b.exports() // b reads reports only after its first decision
+	b.exports() // b reads reports only after its first SetExports
 	a.exports(exported("10.0.0.1", "b"))
 	b.has("a=10.0.0.1")
 	b.paces.spent(a.listener.Addr().String(), burst, time.Now()) // each part then waits for seconds
@@ -131,7 +131,7 @@ func TestFederation_UnreadableUpdateIsReportedWithItsFirstPart(t *testing.T) {
 	}
 }
 
-// reported polls until a load arrives.
+// reported polls until the last load that a site received from a member's pool is want.
 func (s *site) reported(from objectid.Member, want Load) {
 	s.t.Helper()
 	poll.NoError(s.t, s.name+" has a load", poll.Limit, func() error {
@@ -152,7 +152,8 @@ func (s *site) loadsOf(from objectid.Member) []Load {
 	return slices.Clone(s.loaded[from])
 }
 
-// FuzzLoad_WhatAMemberReportsIsBounded decodes any bytes. A load must be within its bounds.
+// FuzzLoad_WhatAMemberReportsIsBounded decodes any bytes as a load. If decoding succeeds, the load
+// must be within its bounds.
 func FuzzLoad_WhatAMemberReportsIsBounded(f *testing.F) {
 	valid, _ := encoding.Marshal(load{Least: 1, Servers: 2, Counted: map[string]uint64{"a/b": 1},
 		Blocks: []byte("12345678"), Interval: 200})

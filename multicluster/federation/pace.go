@@ -24,7 +24,7 @@ const (
 	byteCost    = 20 * time.Nanosecond
 	exportCost  = 50 * time.Microsecond
 	problemCost = 100 * time.Millisecond
-	longestWait = 5 * time.Second // well within a lease
+	longestWait = 5 * time.Second // much less than a lease
 )
 
 type paces struct {
@@ -63,8 +63,9 @@ func (p *paces) keep(stays func(address string) bool) {
 	}
 }
 
-// messageReceived charges each message, so that the parts of a large update are paced, too. Invalid
-// keys cost most.
+// messageReceived adds the cost of a message to the member's debt, and returns how long to delay
+// the acknowledgement. It runs for each message, so the parts of a large update are paced, too.
+// Invalid keys cost most.
 func (f *Federation) messageReceived(member string, in channel.Received) time.Duration {
 	cost := time.Duration(in.Items)*itemCost + time.Duration(in.Bytes)*byteCost
 	if in.Dropped != nil {
@@ -74,8 +75,8 @@ func (f *Federation) messageReceived(member string, in channel.Received) time.Du
 	return f.paces.spent(member, cost, time.Now())
 }
 
-// paced wraps handle so that one member gets at most its share of CPU time. An update costs at
-// least least.
+// paced wraps handle so that the updates of one member take at most share of the CPU time. Each
+// update adds the cost least to the member's debt, and a failed update adds problemCost.
 func (f *Federation) paced(
 	least time.Duration, handle func(context.Context, channel.Update) error,
 ) func(context.Context, channel.Update) error {
@@ -85,7 +86,7 @@ func (f *Federation) paced(
 		if err != nil {
 			cost = max(cost, problemCost)
 		}
-		if in.Disconnected { // costs nothing, but still waits: reconnecting must not erase debt
+		if in.Disconnected { // no cost, but it still waits: a reconnect must not end the debt
 			cost = 0
 		}
 		channel.Pause(ctx, f.paces.spent(in.Peer, cost, time.Now()))

@@ -50,7 +50,7 @@ func TestFederation_MemberKeepsNoCoreBusy(t *testing.T) {
 			t.Errorf("got %s for an update after a minute, want no wait", took)
 		}
 		began := time.Now()
-		for range 20 { // parts of an endless response
+		for range 20 { // each message is a part of an endless response
 			time.Sleep(f.messageReceived("endless", channel.Received{Items: 1000, Bytes: 1 << 20}))
 		}
 		want = waits(20 * (1<<20*byteCost + 1000*itemCost))
@@ -58,7 +58,7 @@ func TestFederation_MemberKeepsNoCoreBusy(t *testing.T) {
 			t.Errorf("got %s for 20 parts of 1 MiB, want %s", took, want)
 		}
 		began = time.Now()
-		for range 20 { // parts of a response
+		for range 20 { // each message is a part of a response
 			time.Sleep(f.messageReceived("unreadable", channel.Received{Dropped: errors.New("invalid keys")}))
 		}
 		if took := time.Since(began); (took - waits(20*problemCost)).Abs() > time.Second {

@@ -12,7 +12,7 @@ import (
 type placed struct {
 	Reason  string `json:"reason,omitempty"` // "": the export is imported
 	Message string `json:"message,omitempty"`
-	// Incarnation is nil if unknown.
+	// Incarnation identifies the version of the export that the report is on; nil: unknown.
 	Incarnation *uint64 `json:"incarnation,omitempty"`
 }
 
@@ -21,14 +21,15 @@ func (p placed) equal(o placed) bool {
 		(p.Incarnation == nil || *p.Incarnation == *o.Incarnation)
 }
 
-// Bounds of a member's reports, in bytes.
+// Bounds of the texts in a member's report, in bytes.
 const (
 	maxReason  = 64
 	maxMessage = 512
 )
 
-// SetPlaced publishes the state of exports here, each to its exporter (Placement.Member). It
-// retracts earlier states of pools whose exporters are no longer in list.
+// SetPlaced reports to each exporter (Placement.Member) whether this cluster imports its pools.
+// list has the placements of pools. For these pools, it retracts reports to exporters that list
+// omits.
 func (f *Federation) SetPlaced(pools []objectid.Pool, list []registry.Placement) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 )
 
 type publisher struct {
-	uid             string // of the cluster; "": not publishing yet
+	uid             string // UID of the cluster; "": this process does not publish yet
 	epoch, sequence uint64
 	started         time.Time
 	draining        bool
@@ -24,7 +24,7 @@ type publication struct {
 	some   bool
 	items  []channel.Item
 	gone   []string
-	others bool // the receivers of unchanged parts changed
+	others bool // the members that receive a pool in parts changed
 }
 
 func (p *publisher) begin(uid string, epoch uint64) (items []channel.Item) {
@@ -43,7 +43,8 @@ func (p *publisher) begin(uid string, epoch uint64) (items []channel.Item) {
 	return items
 }
 
-// set replaces the exports. An export that cannot be encoded keeps its previous version.
+// set replaces the exports, and returns the items to publish and to retract. An export that cannot
+// be encoded keeps its previous version.
 func (p *publisher) set(list []export.Export, draining bool) (c publication, err error) {
 	p.sequence++
 	var problems []error
@@ -98,7 +99,8 @@ func (p *publisher) state(bundle []byte) channel.Item {
 	return channel.Item{Key: stateKey, Value: value}
 }
 
-// items returns the record and the parts that differ from old. Equal parts keep their stamps.
+// items returns the items to publish: the record and its parts, without items that are equal in
+// old. Equal items keep the stamps of old.
 func (r *record) items(key string, old record) (out []channel.Item, err error) {
 	add := func(key string, value any) {
 		raw, bad := encoding.Marshal(value)

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// maxRecord bounds a record, in bytes: 4,096 endpoints take about 80 KB.
+// maxRecord bounds an encoded record, in bytes.
 const maxRecord = 96 << 10
 
 type record struct {
@@ -32,8 +32,8 @@ type cluster struct {
 	UID      string `json:"uid"`
 	Epoch    uint64 `json:"epoch"`
 	Sequence uint64 `json:"sequence"`
-	// Started is when the process with this epoch began to publish, in milliseconds since 1970.
-	// Importers accept a lower epoch if Started is later.
+	// Started is when the process with this epoch began to publish, in milliseconds since 1970; 0:
+	// unknown. Importers accept a lower epoch if Started is later.
 	Started  int64 `json:"started,omitempty"`
 	Draining bool  `json:"draining,omitempty"`
 	// Bundle has the CA certificates of past and future signers, in PEM.
@@ -47,7 +47,8 @@ const (
 	maxState  = maxBundle + 8<<10
 )
 
-// decodeCluster reads a cluster's state. A bundle that equals the previous bundle needs no check.
+// decodeCluster decodes a cluster's state. It checks the CA certificates only if they differ from
+// the previous bundle.
 func decodeCluster(value []byte, bundle string) (c cluster, err error) {
 	if len(value) > maxState {
 		return c, fmt.Errorf("it has %d bytes", len(value))
@@ -68,7 +69,8 @@ func decodeCluster(value []byte, bundle string) (c cluster, err error) {
 	return c, nil
 }
 
-// stampOf rejects a stamp above MaxStamp, because no later stamp could replace it.
+// stampOf builds a stamp. It rejects a stamp above MaxStamp, because no later stamp could replace
+// it.
 func stampOf(epoch, sequence uint64) (registry.Stamp, error) {
 	if epoch > registry.MaxStamp || sequence > registry.MaxStamp {
 		return registry.Stamp{},
@@ -82,7 +84,7 @@ type keyKind uint8
 const (
 	stateKind keyKind = iota
 	recordKind
-	partKind // the key is the pool's name, "#" and a number
+	partKind // key "NAMESPACE/NAME#N": part N of the endpoints
 )
 
 type exportKey struct {
@@ -132,7 +134,8 @@ func memberPool(key string) (objectid.Pool, error) {
 	return m.Pool, nil
 }
 
-// decodeRecord also returns record.Parts.
+// decodeRecord decodes a pool's record. parts is record.Parts: the number of parts with the
+// endpoints; 0: the record has the endpoints.
 func decodeRecord(pool objectid.Pool, value []byte) (e registry.Export, parts int, err error) {
 	if e.Pool = pool; len(value) > maxRecord {
 		return e, 0, fmt.Errorf("it has %d bytes, more than %d", len(value), maxRecord)
@@ -160,8 +163,8 @@ func decodeRecord(pool objectid.Pool, value []byte) (e registry.Export, parts in
 	return e, r.Parts, nil
 }
 
-// Bounds of an entry's lists, as in its schema. An empty object takes one byte on the wire and a
-// hundred bytes decoded.
+// Bounds of the lists in an ImportedCluster, as in its schema. They bound memory: an empty object
+// takes one byte on the wire, but a hundred bytes once it is decoded.
 const (
 	maxEndpoints = 4096
 	maxParents   = 16

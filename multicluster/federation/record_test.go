@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// No later stamp could replace a stamp above the bound, so its member's updates would have no
-// effect ever after.
+// A message with a stamp above registry.MaxStamp is an error. No later stamp could replace this
+// stamp, so the member's later updates would have no effect.
 func TestRecord_StampThatNoLaterOneReplacesIsAnError(t *testing.T) {
 	pool := objectid.Pool{Namespace: "default", Name: "chat"}
 	wire := func(value any) []byte {

@@ -23,7 +23,7 @@ func (l *lines) reset() {
 	l.text.Reset()
 }
 
-// again reconnects a site to another one, and requires a new export from it.
+// again disconnects a site from another site, connects both again, and waits for a new export.
 func (s *site) again(from *site, address string) {
 	s.t.Helper()
 	at := from.listener.Addr().String()
@@ -48,17 +48,18 @@ func (s *site) knows(other *site) {
 	})
 }
 
-// renewsTwice renews a site's authority twice, and its certificate with it. It calls seen after
-// each step, and returns the last authority.
+// renewsTwice replaces a site's CA twice, each time in steps: the site publishes the next CA,
+// presents a certificate of the next CA, and stops publishing the old CA. It calls seen after each
+// step, and returns the last CA.
 func (s *site) renewsTwice(seen func()) (signing *authority) {
 	s.t.Helper()
 	signing = s.authority
 	for range 2 {
 		next := newAuthority(s.t)
 		for _, step := range []func(){
-			func() { s.presents(s.presented, slices.Concat(signing.bundle, next.bundle)) }, // next signs later
+			func() { s.presents(s.presented, slices.Concat(signing.bundle, next.bundle)) }, // next does not sign yet
 			func() { s.presents(next.issue(s.t, id(s.name)), slices.Concat(signing.bundle, next.bundle)) },
-			func() { s.presents(s.presented, next.bundle) }, // signing has expired
+			func() { s.presents(s.presented, next.bundle) }, // the old CA has expired
 		} {
 			step()
 			seen()
@@ -68,7 +69,7 @@ func (s *site) renewsTwice(seen func()) (signing *authority) {
 	return signing
 }
 
-// An authority renews twice, with its certificates, while the ClusterSets keep the first bundle. No
+// A site replaces its CA twice, while the other site's ClusterSet still has the first bundle. No
 // connection may fail in either direction.
 func TestFederation_AuthorityRenewsWithoutAFailedConnection(t *testing.T) {
 	a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
@@ -77,7 +78,7 @@ func TestFederation_AuthorityRenewsWithoutAFailedConnection(t *testing.T) {
 	b.exports(exported("10.9.0.1"))
 	a.has("b=10.9.0.1")
 	b.has("a=10.0.0.1")
-	// The first site to join was denied until the other one joined.
+	// Until the second site joined, it denied the first site, which logged this.
 	a.logs.reset()
 	b.logs.reset()
 	n := 1
@@ -92,8 +93,8 @@ func TestFederation_AuthorityRenewsWithoutAFailedConnection(t *testing.T) {
 		t.Errorf("a connection failed, want none:\n%s", text)
 	}
 
-	// After a restart, the published bundle is still trusted, but not by a member that has only the
-	// ClusterSet's bundle.
+	// A restarted process still trusts the published bundle, from Member.Published. A process that
+	// has only the ClusterSet's bundle does not.
 	m, _ := b.registry.Member("a")
 	restarted, fresh := newTrust(nil, b.trust.now), newTrust(nil, b.trust.now)
 	restarted.set([]Member{{Name: "a", Address: "192.0.2.1:1", Bundle: a.bundle, Published: m.Bundle}})
@@ -110,7 +111,7 @@ func TestFederation_AuthorityRenewsWithoutAFailedConnection(t *testing.T) {
 	}
 }
 
-// A member publishes another member's authority as its own.
+// A member publishes a further CA. The CA must vouch only for the member that published it.
 func TestFederation_PublishedBundleVouchesForItsMemberAlone(t *testing.T) {
 	a, b, c := newSite(t, "a", id("a")), newSite(t, "b", id("b")), newSite(t, "c", id("c"))
 	join(a, b, c)
@@ -125,7 +126,7 @@ func TestFederation_PublishedBundleVouchesForItsMemberAlone(t *testing.T) {
 			t.Errorf("it vouches for %s, want an error", other)
 		}
 	}
-	a.presents(a.presented, bytes.Repeat([]byte("x"), maxBundle+1)) // dropped, like the rest of the state
+	a.presents(a.presented, bytes.Repeat([]byte("x"), maxBundle+1)) // too large, so b drops the whole state
 	a.exports(exported("10.0.0.7"))
 	poll.Until(t, "c reports it", func() bool { return strings.Contains(c.logs.String(), "its bundle is too long") })
 	a.presents(a.presented, a.bundle)

@@ -1,11 +1,13 @@
 package federation
 
-// shortage records items that had no room in a member's share. Once there is room, they must be
-// requested again, because the exporter sends unchanged parts only once.
+// shortage records that items were dropped because a member's exports exceed their memory limit.
+// Once memory is free, Federation must request the items again, because the exporter sends
+// unchanged items only once.
 type shortage struct {
-	need int // size of the smallest item that had no room, in bytes; 0: none
-	free int // free bytes after the snapshot
-	most int // the number of pools at which another pool had no room; 0: all had room
+	need int // size of the smallest dropped item, in bytes; 0: none was dropped
+	free int // number of free bytes after the snapshot
+	// most is the number of pools when another pool had no room; 0: all pools had room.
+	most int
 }
 
 func (s *shortage) short(size int) {
@@ -16,7 +18,7 @@ func (s *shortage) short(size int) {
 
 func (s *shortage) crowded(most int) { s.most = most }
 
-// settle records the free room after a snapshot. Only room that is freed later causes a new
+// settle records the free memory after a snapshot. Only memory that becomes free later causes a new
 // request.
 func (a *assemblies) settle() {
 	a.lack.free = a.share - a.bytes

@@ -76,7 +76,7 @@ func (a *authority) issue(t *testing.T, id string) func() (*tls.Certificate, err
 	}
 }
 
-// site is a cluster: its federation, and a registry of its updates.
+// site is a cluster with a Federation, and a registry that applies the received updates.
 type site struct {
 	*Federation
 	*authority
@@ -87,7 +87,7 @@ type site struct {
 	stop     func()
 	logs     *lines
 
-	bytes     atomic.Int64 // received on the topic exports
+	bytes     atomic.Int64 // bytes received on the topic exports
 	mu        sync.Mutex
 	presented func() (*tls.Certificate, error)
 	published []byte
@@ -196,7 +196,7 @@ func exported(address string, to ...string) export.Export {
 			}}}
 }
 
-// has polls until a site's registry has this content.
+// has polls until the description of the exports in a site's registry is want.
 func (s *site) has(want string) {
 	s.t.Helper()
 	poll.NoError(s.t, fmt.Sprintf("%s has %q", s.name, want), poll.Limit, func() error {

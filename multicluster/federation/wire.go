@@ -2,8 +2,8 @@ package federation
 
 import "github.com/fxamacker/cbor/v2"
 
-// The wire form is CBOR (RFC 8949). Unknown names are ignored, because members may run different
-// releases.
+// Messages are encoded as CBOR (RFC 8949). Decoding ignores unknown fields, because members may run
+// different releases.
 var (
 	encoding = mode(cbor.EncOptions{Sort: cbor.SortBytewiseLexical}.EncMode())
 	decoding = mode(cbor.DecOptions{

@@ -24,13 +24,13 @@ const (
 	poolExportResource = "poolexports"
 )
 
-// beside has a member's nodes and PoolExports, the kinds that have no table in the store.
+// beside caches a member's Nodes and PoolExports, because the store has no tables for these kinds.
 type beside struct {
-	informers map[string]cache.SharedIndexInformer // keyed by resource, without forbidden and uninstalled kinds
+	informers map[string]cache.SharedIndexInformer // keyed by resource; only readable kinds
 }
 
-// newBeside makes informers that call the function changed after each change. changed must not
-// block.
+// newBeside makes informers for the rights with a kept function. The informers call changed after
+// each change of an object. changed must not block.
 func newBeside(client dynamic.Interface, rights []right, share *kube.Share, changed func()) (*beside, error) {
 	b := &beside{informers: map[string]cache.SharedIndexInformer{}}
 	for _, r := range rights {
@@ -142,7 +142,8 @@ func (b *beside) nodeAddress(name string) (address string) {
 	return address
 }
 
-// topology returns the region and the zone that all nodes of the cluster share; "": they differ.
+// topology returns the region and the zone of the cluster's nodes; "": the nodes differ, or the hub
+// cannot read them.
 func (b *beside) topology() (region, zone string) {
 	informer := b.informers[nodeResource]
 	if informer == nil {

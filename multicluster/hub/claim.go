@@ -9,9 +9,9 @@ type claim struct {
 
 const twin = ", which may be another member, too"
 
-// claim records which cluster a member is. other is a member with the same cluster UID; "": none.
-// certain means that both have the same address. If it is false, one API server may fake the
-// other's UID, so both members stay.
+// claim records the cluster UID that a member's API server returned. other is another member with
+// the same UID; "": none. certain means that both have the same address, so they are the same
+// cluster. Without certain, one API server may have faked the UID, so both members stay.
 func (h *Hub) claim(name string, c claim) (other string, certain bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -27,7 +27,8 @@ func (h *Hub) claim(name string, c claim) (other string, certain bool) {
 	return other, false
 }
 
-// sameServer compares addresses, because some providers use one CA for all clusters.
+// sameServer compares the addresses of two API servers. It does not compare CAs, because some
+// providers use one CA for all clusters.
 func sameServer(a, b *rest.Config) bool { return a.Host == b.Host }
 
 func (h *Hub) isMember(name string) bool {

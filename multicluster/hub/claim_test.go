@@ -6,8 +6,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A provider may use one CA for all its clusters, so a common CA does not make two members one
-// cluster. The first of them to report a UID must not exclude the other.
+// A provider may use one CA for all its clusters, so two members with the same CA may be different
+// clusters. The first of them that reports a UID must not exclude the other.
 func TestClaim_OneAuthorityIsNotOneCluster(t *testing.T) {
 	at := func(host string) *rest.Config {
 		return &rest.Config{

@@ -106,7 +106,7 @@ func (c *cluster) live(ref report.Ref) *inferenceapi.InferencePoolImportStatus {
 
 func (c *cluster) run(ctx context.Context) {
 	defer close(c.done)
-	var quiet klog.Logger // discards logs of client-go; its errors are reported
+	var quiet klog.Logger // discards client-go's logs, because the hub reports the errors itself
 	ctx = klog.NewContext(ctx, quiet)
 	for ctx.Err() == nil {
 		err := c.once(ctx)
@@ -267,8 +267,9 @@ func (c *cluster) restore() {
 	c.hub.out.Restore(c.name, entries)
 }
 
-// contact polls the member. It returns when installed kinds, the cluster's UID, or the room for
-// objects changed, because the reader must then start anew.
+// contact polls the member's API server. It returns an error when the installed kinds or the
+// cluster's UID changed, or when objects that had no room may have room now: the caller must then
+// read the member anew.
 func (c *cluster) contact(
 	ctx context.Context, client dynamic.Interface, source *kube.Source, before []right, schema *installed,
 	share *kube.Share,
@@ -326,8 +327,8 @@ func (c *cluster) clusterUID() string {
 	return c.uid
 }
 
-// identify reads the cluster's UID. It returns an error if another member has the same cluster for
-// certain.
+// identify reads the cluster's UID. It returns an error if another member is certainly the same
+// cluster.
 func (c *cluster) identify(ctx context.Context, client dynamic.Interface) error {
 	ctx, cancel := context.WithTimeout(ctx, contactTimeout)
 	defer cancel()
@@ -367,7 +368,7 @@ func (c *cluster) follow(ctx context.Context, source *kube.Source) error {
 	var demands []kube.Demand
 	first := true
 	var spent pace
-	c.decideAgain() // without objects no event arrives, but a member needs a decision
+	c.decideAgain() // a member without objects causes no event, but needs a first decision
 	for {
 		decide := false
 		select {

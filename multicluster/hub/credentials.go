@@ -19,9 +19,9 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// ClientConfig returns the access to the cluster of a kubeconfig's context, and the context's
-// namespace. loaded comes from Kubeconfig. The access follows changes of the files that loaded
-// names.
+// ClientConfig returns the client configuration for the context `name` of a kubeconfig, and the
+// context's namespace. loaded comes from Kubeconfig. Clients read the files that loaded names
+// again, so they follow changes of these files.
 func ClientConfig(disk *filesystem.Disk, loaded *api.Config, name string) (out *rest.Config, namespace string,
 	err error) {
 	loaded = loaded.DeepCopy()
@@ -60,8 +60,9 @@ type followed struct {
 	pair *tls.Certificate
 }
 
-// take replaces file names in c and u by their contents, or by files that f reads again later. c
-// and u may be nil. token is the name of a token file.
+// take removes the file names from c and u. It replaces them by the files' contents, or records
+// them in f, which reads the files again later. c and u may be nil. token is the name of a token
+// file.
 func (f *followed) take(c *api.Cluster, u *api.AuthInfo) (token string, err error) {
 	if c != nil && len(c.CertificateAuthorityData) == 0 && c.CertificateAuthority != "" {
 		f.ca, c.CertificateAuthority = c.CertificateAuthority, ""
@@ -91,8 +92,8 @@ func (f *followed) take(c *api.Cluster, u *api.AuthInfo) (token string, err erro
 	return token, nil
 }
 
-// authorities rejects a file without CA certificates: client-go would then trust the system's
-// certificates.
+// authorities reads the file of CA certificates. It rejects a file without certificates, because
+// client-go would then trust the system's certificates.
 func (f *followed) authorities() ([]byte, error) {
 	raw, err := f.disk.Read(f.ca)
 	if err != nil {
@@ -104,7 +105,8 @@ func (f *followed) authorities() ([]byte, error) {
 	return raw, nil
 }
 
-// present returns the client certificate. While its files are invalid, it returns the previous one.
+// present returns the client certificate. While its files are invalid, present returns the previous
+// certificate.
 func (f *followed) present() (*tls.Certificate, error) {
 	pair, err := f.disk.KeyPair(f.cert, f.key)
 	f.mu.Lock()
@@ -155,8 +157,8 @@ func (c *connection) RoundTrip(req *http.Request) (*http.Response, error) {
 	return rt.RoundTrip(req)
 }
 
-// current returns the transport. While the CA file is invalid, it uses the previous CA
-// certificates.
+// current returns the transport with the CA certificates of the file. While the file is invalid,
+// the transport uses the previous CA certificates.
 func (c *connection) current() (rt http.RoundTripper, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -185,7 +187,7 @@ func closeBody(req *http.Request) error {
 	return req.Body.Close()
 }
 
-// tokenPeriod is how long a token is used, as in client-go.
+// tokenPeriod is how long a token is used before its file is read again, as in client-go.
 const tokenPeriod = 50 * time.Second
 
 type tokenFile struct {
@@ -197,7 +199,7 @@ type tokenFile struct {
 	read  time.Time // zero: read the file at the next use
 }
 
-// current returns the token. While its file cannot be read, it returns the previous one.
+// current returns the token. While its file cannot be read, current returns the previous token.
 func (f *tokenFile) current() (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 	"github.com/penstock-project/penstock/xds/authority"
 )
 
-// replace replaces a file by an irregular or an oversized one.
+// replace replaces a file by a FIFO or by a file that is too large.
 func replace(t *testing.T, path, by string) {
 	t.Helper()
 	if err := os.Remove(path); err != nil {
@@ -68,8 +68,8 @@ func kubeClient(t *testing.T, dir, server, user string) *http.Client {
 	return c
 }
 
-// get returns the status of a request. The request must end within the time of some reads of a
-// file.
+// get sends a request and returns the status of the response. It fails the test if the request
+// takes as long as ten timeouts of a file read.
 func get(t *testing.T, c *http.Client, url string) int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*filesystem.Timeout)
@@ -137,7 +137,8 @@ func TestKubeconfig_TokenFileThatNeverEndsBlocksNoRequest(t *testing.T) {
 			if got := get(t, c, s.URL); got != http.StatusUnauthorized {
 				t.Errorf("with the token before: %d, want %d", got, http.StatusUnauthorized)
 			}
-			if got := get(t, c, s.URL); got != http.StatusOK { // a response with 401 causes another read of the file
+			// A response with 401 makes the client read the file again.
+			if got := get(t, c, s.URL); got != http.StatusOK {
 				t.Errorf("with the next token: %d, want %d", got, http.StatusOK)
 			}
 			wants.Store("third")
@@ -188,8 +189,8 @@ func TestKubeconfig_ClientKeyThatNeverEndsBlocksNoConnection(t *testing.T) {
 	}
 }
 
-// While the CA file cannot be read, the previous certificates stay in use. Once it can be, the new
-// ones are used.
+// While the CA file cannot be read, the previous CA certificates stay in use. Once the file can be
+// read, its certificates are used.
 func TestKubeconfig_CertificateAuthorityIsFollowedWithinBounds(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ca")
 	first, err := authority.NewPair(time.Now(), time.Hour)
@@ -211,7 +212,8 @@ func TestKubeconfig_CertificateAuthorityIsFollowedWithinBounds(t *testing.T) {
 			replace(t, path, by)
 			want = first.Cert
 		}
-		if _, err := c.current(); err != nil || !bytes.Equal(c.with.TLS.CAData, want) { // the first read
+		// This is the first read of the CA file.
+		if _, err := c.current(); err != nil || !bytes.Equal(c.with.TLS.CAData, want) {
 			t.Errorf("%q: got %v\n%s\nwant\n%s", by, err, c.with.TLS.CAData, want)
 		}
 	}

@@ -24,7 +24,7 @@ import (
 const exportedWorkers = 2
 
 // exported writes the condition Exported of a member's pools. Other controllers also write
-// status.parents, so each patch carries the resource version that was read.
+// status.parents, so each patch carries the resource version that the hub read.
 type exported struct {
 	cluster *cluster
 	source  *kube.Source

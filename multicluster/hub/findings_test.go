@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// lines is a log that is read while it is written.
+// lines is a log that tests may read while it is written.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -37,7 +37,7 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// problems returns the metric of a hub's problems.
+// problems returns the value of the metric penstock_hub_problems.
 func problems(t *testing.T, h *Hub) float64 {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -55,9 +55,9 @@ func problems(t *testing.T, h *Hub) float64 {
 	return 0
 }
 
-// Penstocks exchange exports with a member that has a peer, so a hub with only such members does
-// nothing. Its operator needs the replacement in the log. The hub checks its ClusterSet every few
-// seconds, and logs this once.
+// A hub ignores members with a peer, because their Penstocks exchange exports without a hub. If a
+// ClusterSet has only such members, the hub does nothing, so it logs why. The hub checks the
+// ClusterSet every few seconds, but must log this only once.
 func TestHub_MembersWithAPeerAloneAreAProblemThatIsLoggedOnce(t *testing.T) {
 	var log lines
 	h, err := New(Config{StateDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(&log, nil))})
@@ -114,8 +114,8 @@ func TestHub_DrainingOfAMemberThatDrainsItselfIsAProblem(t *testing.T) {
 	}
 }
 
-// A ClusterSet with an error leaves the previous version in use. Without a finding, the page and
-// alerts would show old members as current ones.
+// While a ClusterSet has an error, the previous version stays in use. The page must show a finding,
+// because its members may be out of date.
 func TestHub_FindingsOfItsFilesAreOnItsPageUntilCorrected(t *testing.T) {
 	dir := t.TempDir()
 	write := func(member string) {
@@ -157,7 +157,7 @@ func TestHub_FindingsOfItsFilesAreOnItsPageUntilCorrected(t *testing.T) {
 	}
 	poll.NoError(t, "the count of problems", poll.Limit, func() error {
 		status := h.status()
-		// the problem of the missing ClusterSet is one more
+		// The missing ClusterSet is a further problem, which Problems does not have.
 		if got, want := problems(t, h), float64(1+len(status.Problems)); status.Problem == nil || got != want {
 			return fmt.Errorf("penstock_hub_problems is %v, want %v: %+v", got, want, status)
 		}

@@ -75,7 +75,7 @@ func (s *site) run() {
 	kubetest.Run(s, s.hub.Run)
 }
 
-// exports makes a member export a pool of team with a picker at an address.
+// exports makes a member export a pool in namespace team with a picker at an address.
 func (s *site) exports(member, pool, address string) {
 	s.Helper()
 	api := s.members[member]
@@ -84,7 +84,7 @@ func (s *site) exports(member, pool, address string) {
 	api.Put("inferencepools", picked(pool))
 }
 
-// picked is an exported pool of team, with a picker.
+// picked returns an exported InferencePool in namespace team, with an external picker.
 func picked(name string) kubetest.Object {
 	return kubetest.Object{
 		"apiVersion": "inference.networking.k8s.io/v1", "kind": "InferencePool",
@@ -125,7 +125,7 @@ func (s *site) imports(member, pool string) string {
 	return strings.Join(out, ", ")
 }
 
-// condition returns the message of the condition Exported of a pool of a member.
+// condition returns the message of the condition Exported of a member's pool.
 func (s *site) condition(member, pool string) string {
 	s.Helper()
 	raw, err := json.Marshal(s.members[member].Get("inference.networking.k8s.io", "inferencepools",
@@ -160,7 +160,7 @@ func (s *site) until(what, want string, get func() string) {
 	})
 }
 
-// problem polls until a member's problem contains all texts.
+// problem polls until the hub's problem with this key contains all texts.
 func (s *site) problem(key string, want ...string) {
 	s.Helper()
 	poll.NoError(s, "what is wrong with "+key, poll.Limit, func() error {
@@ -177,14 +177,14 @@ func (s *site) problem(key string, want ...string) {
 	})
 }
 
-// hostilePool makes an exported pool invalid, at an API server that does not validate.
+// hostilePool is a way to make an exported pool invalid, at an API server that does not validate.
 type hostilePool struct {
 	change  func(pool, service kubetest.Object) // modifies a valid pool
-	beside  func(name string) kubetest.Object   // a PoolExport for the pool, or nil
-	problem string                              // in the condition Exported
+	beside  func(name string) kubetest.Object   // returns a PoolExport for the pool; nil: none
+	problem string                              // expected in the condition Exported
 }
 
-// owned is a pool whose PoolExport has this entry.
+// owned returns a hostilePool whose PoolExport has this entry.
 func owned(entry kubetest.Object) hostilePool {
 	return hostilePool{
 		change: func(pool, _ kubetest.Object) { delete(pool["spec"].(kubetest.Object), "endpointPickerRef") },
@@ -200,7 +200,8 @@ func owned(entry kubetest.Object) hostilePool {
 	}
 }
 
-// hostilePools returns pools by name. East exports a pool of each name, too.
+// hostilePools returns hostilePools by name. The member east exports valid pools with the same
+// names.
 func hostilePools() map[string]hostilePool {
 	long := func(n int) string { return strings.Repeat("a", n) }
 	spec := func(o kubetest.Object) kubetest.Object { return o["spec"].(kubetest.Object) }
@@ -281,8 +282,8 @@ func hostilePools() map[string]hostilePool {
 	}
 }
 
-// Invalid objects of one member must affect neither others' entries in common imports nor their
-// later changes.
+// Invalid objects of one member must not affect the entries of other members in the same imports,
+// nor later changes of these entries.
 func TestHub_HostileMemberTakesNoImportFromOthers(t *testing.T) {
 	s := newSite(t, "east", "evil", "west")
 	all := hostilePools()
@@ -323,7 +324,7 @@ func TestHub_HostileMemberTakesNoImportFromOthers(t *testing.T) {
 	}
 }
 
-// publish makes evil export a pool in a hostile form.
+// publish makes the member evil export a pool in a hostile form.
 func (s *site) publish(name string, h hostilePool) {
 	s.Helper()
 	pool := picked(name)
@@ -344,7 +345,7 @@ func (s *site) hostile(member, name string, spec kubetest.Object) {
 	s.members[member].Put("inferencepools", pool)
 }
 
-// An export that becomes invalid keeps its previous version until a valid one replaces it.
+// If an export becomes invalid, importers keep its previous version until it is valid again.
 func TestHub_ExportThatBecomesInvalidKeepsItsLastVersion(t *testing.T) {
 	s := newSite(t, "east", "evil", "west")
 	s.exports("east", "chat", "192.0.2.1")
@@ -370,8 +371,9 @@ func TestHub_ExportThatBecomesInvalidKeepsItsLastVersion(t *testing.T) {
 	})
 }
 
-// An API server may reject more than its schema does, for example by a policy. It then rejects the
-// whole status, so the hub finds the entry, leaves it out and names it.
+// Because of an admission policy, an API server may reject an import's status that the schema
+// allows. It rejects the whole status because of one entry. The hub must find the entry, leave it
+// out, and report it.
 func TestHub_EntryThatAnAPIServerRejectsBlocksNoOther(t *testing.T) {
 	s := newSite(t, "east", "evil", "north", "west")
 	forbidden := func(resource string, obj kubetest.Object) string {
@@ -422,8 +424,8 @@ func TestHub_EntryThatAnAPIServerRejectsBlocksNoOther(t *testing.T) {
 	}
 }
 
-// The hub copies errors of a member's API server into conditions at other members. Their API
-// servers must accept the text.
+// The hub copies errors of one member's API server into conditions at other members. The API
+// servers of the other members must accept these texts.
 func TestHub_ErrorOfOneMemberFitsTheConditionsOfOthers(t *testing.T) {
 	s := newSite(t, "east", "evil", "west")
 	s.members["evil"].Reject(func(string, kubetest.Object) string { return strings.Repeat("no\n", 1<<20) })
@@ -461,7 +463,7 @@ func TestHub_MemberWithTheUIDOfAnotherTakesNoPlace(t *testing.T) {
 	})
 }
 
-// An object that its Go type cannot hold is named in the problem.
+// If an object of a member cannot be decoded, the member's problem names the object.
 func TestHub_ObjectThatCannotBeDecodedIsNamed(t *testing.T) {
 	s := newSite(t, "east", "evil", "west")
 	s.exports("east", "chat", "192.0.2.1")

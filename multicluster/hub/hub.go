@@ -35,8 +35,8 @@ const LeaseName = "penstock-hub"
 const (
 	// defaultMemory is the default of Config.Memory, and the limit that the chart sets.
 	defaultMemory = 512 << 20
-	// budgetPart: members' objects may take a fifth of the memory. The whole process then uses half
-	// of it.
+	// Members' objects may take 1/budgetPart of the memory. The whole process then uses half of the
+	// memory.
 	budgetPart = 5
 )
 
@@ -44,8 +44,8 @@ const checkInterval = 5 * time.Second
 
 // Config configures a Hub.
 type Config struct {
-	// REST is the access to the management cluster with the ClusterSet; nil: the ClusterSet is in
-	// the files Paths.
+	// REST is the client configuration for the management cluster, which has the ClusterSet; nil:
+	// the ClusterSet is in the files Paths.
 	REST *rest.Config
 	// Namespace is the Lease's namespace. Identity is this process's name.
 	Namespace, Identity string
@@ -60,14 +60,15 @@ type Config struct {
 	Disk *filesystem.Disk
 	// TakeOver makes this hub adopt imports that another hub wrote.
 	TakeOver bool
-	// Memory is the memory of the process in bytes. A fifth of it is for members' objects.
+	// Memory is the memory limit of the process in bytes; 0: 512 MiB. A fifth of it is for members'
+	// objects.
 	Memory int64
-	// Drain is how long requests to a withdrawn export may continue.
+	// Drain is how long requests to a withdrawn export may continue; 0: 10 minutes.
 	Drain time.Duration
 	Log   *slog.Logger
 }
 
-// Hub is the process.
+// Hub is the process penstock hub. New makes one.
 type Hub struct {
 	cfg        Config
 	log        *slog.Logger
@@ -77,11 +78,11 @@ type Hub struct {
 	source     *kube.Source // nil: the ClusterSet is in files
 	unwritten  bool
 
-	// The following fields belong to this process's term as leader.
+	// The following fields are set while this process leads.
 	uid      string
 	epoch    uint64
 	out      *decide.Hub
-	clusters map[string]*cluster // callbacks hold mu to read it
+	clusters map[string]*cluster // h.mu is held to read it in callbacks
 
 	files atomic.Pointer[file.Reader]
 
@@ -108,7 +109,7 @@ func New(c Config) (*Hub, error) {
 	return h, nil
 }
 
-// Stuck returns why the hub must be restarted; "": it need not be.
+// Stuck returns why the hub must be restarted; "": no restart is needed.
 func (h *Hub) Stuck() string {
 	if files := h.files.Load(); files != nil && files.Stuck() {
 		return file.StuckMessage
@@ -259,7 +260,7 @@ func (h *Hub) follow(ctx context.Context) error {
 	}
 }
 
-// adopt applies a ClusterSet. After its deletion, the members stay.
+// adopt applies a ClusterSet. nil: the ClusterSet was deleted, and the members stay.
 func (h *Hub) adopt(ctx context.Context, clusterSet *v1alpha1.ClusterSet) {
 	h.mu.Lock()
 	had := h.set
@@ -303,7 +304,7 @@ func (h *Hub) adopt(ctx context.Context, clusterSet *v1alpha1.ClusterSet) {
 			} else if ok {
 				h.note(name+newest, bad)
 			}
-			if c == nil { // it stays a member, so that the other members keep its exports
+			if c == nil { // it stays a member, so other members keep its exports
 				c = &cluster{hub: h, name: name, store: store.New(), again: make(chan struct{}, 1), stop: func() {},
 					done: closed}
 				now[name] = c
@@ -314,7 +315,7 @@ func (h *Hub) adopt(ctx context.Context, clusterSet *v1alpha1.ClusterSet) {
 				<-c.done
 				h.forget(name)
 			}
-			// The store is new, because the old one may have objects of another cluster.
+			// The store is new, because the member's old store may have objects of another cluster.
 			c = &cluster{hub: h, name: name, store: store.New(), again: make(chan struct{}, 1), key: at.key,
 				rest: at.rest, done: make(chan struct{})}
 			now[name], begin = c, append(begin, c)
@@ -340,7 +341,8 @@ func (h *Hub) adopt(ctx context.Context, clusterSet *v1alpha1.ClusterSet) {
 	}
 }
 
-// wanted returns the members by name. If two have one name, the first counts.
+// wanted returns the members of a ClusterSet by name. If two members have the same name, wanted
+// returns the first.
 func (h *Hub) wanted(clusterSet *v1alpha1.ClusterSet) (names []string, wanted map[string]*v1alpha1.ClusterSetMember) {
 	wanted = map[string]*v1alpha1.ClusterSetMember{}
 	taken := map[string]bool{}

@@ -11,8 +11,9 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// Kubeconfig reads a kubeconfig. It also reads the files that the kubeconfig names, because a file
-// that blocks would block requests later. raw is nil if the kubeconfig itself cannot be read.
+// Kubeconfig reads a kubeconfig. It also reads the files that the kubeconfig names: if reading one
+// of them blocks, it must block here and not during later requests. raw is nil if the kubeconfig
+// itself cannot be read.
 func Kubeconfig(disk *filesystem.Disk, path string) (raw []byte, config *api.Config, err error) {
 	if raw, err = disk.Read(path); err != nil {
 		return nil, nil, err

@@ -10,8 +10,9 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// observed writes status.observedGeneration of the ClusterSet, because kstatus waits for it. If
-// status has conditions, a Penstock of this cluster writes the status, and the hub must not.
+// observed writes status.observedGeneration of the ClusterSet, because kstatus waits for this
+// field. If the status has conditions, a Penstock of this cluster writes the status, and the hub
+// must not.
 func (h *Hub) observed(ctx context.Context, clusterSet *v1alpha1.ClusterSet) {
 	if h.source == nil || clusterSet == nil {
 		return
@@ -34,7 +35,7 @@ func (h *Hub) observed(ctx context.Context, clusterSet *v1alpha1.ClusterSet) {
 		err = h.source.Patch(ctx, ref, live, "status", body)
 	}
 	switch {
-	case err == nil, ctx.Err() != nil, apierrors.IsConflict(err), apierrors.IsNotFound(err): // retried
+	case err == nil, ctx.Err() != nil, apierrors.IsConflict(err), apierrors.IsNotFound(err): // the hub retries
 	case h.unwritten:
 	default:
 		h.unwritten = true

@@ -2,8 +2,9 @@ package hub
 
 import "time"
 
-// The cost of a member's changes is a debt that decreases by paceShare*t in the time t. While the
-// debt exceeds paceBurst, the member's next decision waits.
+// Each decision on a member's exports adds its cost, in time, to the member's debt. In the time t,
+// the debt decreases by paceShare*t. While the debt exceeds paceBurst, the member's next decision
+// waits.
 const (
 	paceShare  = 0.1
 	paceBurst  = 2 * time.Second // enough for a first decision on about 1,000 pools

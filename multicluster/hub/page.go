@@ -25,8 +25,8 @@ type Status struct {
 	Problems map[string]*mistake `json:"problems,omitempty"`
 }
 
-// note sets a member's problem, and logs it if it is new. m is nil for a member without a problem.
-// Member "" stands for the ClusterSet.
+// note sets a member's problem, and logs the problem if it is new. m nil means no problem. The
+// member "" stands for the ClusterSet.
 func (h *Hub) note(member string, m *mistake) {
 	h.mu.Lock()
 	old := h.mistakes[member]

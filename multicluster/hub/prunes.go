@@ -16,7 +16,7 @@ import (
 // upstream CRD does. Every client may read the API server's schema.
 type installed struct {
 	client *discovery.DiscoveryClient
-	url    string // of the last schema; a hash of the content is part of it
+	url    string // of the last fetched schema; it contains a hash of the content
 	prunes bool
 }
 
@@ -25,7 +25,8 @@ func newInstalled(config *rest.Config) (*installed, error) {
 	return &installed{client: client}, err
 }
 
-// read fetches the schema if its URL changed. prunes is false while the kind is not installed.
+// read fetches the schema if its URL changed, and sets i.prunes. i.prunes is false while the kind
+// is not installed.
 func (i *installed) read(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*contactTimeout)
 	defer cancel()

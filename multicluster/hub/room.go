@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/set"
 )
 
-// needed reports whether to store an object. Pools without an export annotation and without a hub's
-// condition are skipped, because a cluster may have any number of them.
+// needed reports whether to store an object. It skips InferencePools without an export annotation
+// and without a hub's condition, because a cluster may have any number of them.
 func needed(obj store.Object) bool {
 	pool, ok := obj.(*inferencev1.InferencePool)
 	if !ok {
@@ -34,8 +34,9 @@ func needed(obj store.Object) bool {
 	return false
 }
 
-// reportLeftOut reports which kinds have objects without room. It logs a change of these kinds, but
-// not of the numbers, which change often.
+// reportLeftOut reports which kinds have objects that were left out because they exceed the memory
+// limit. It logs a change of these kinds. It does not log the numbers of objects, which change
+// often.
 func (c *cluster) reportLeftOut(share *kube.Share) {
 	var names, texts []string
 	for _, l := range share.LeftOut() {

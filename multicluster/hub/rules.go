@@ -13,8 +13,9 @@ const createNamespaces = `- apiGroups: [""]
   verbs: [create]
 `
 
-// Rules returns the objects that give a hub its permissions in a member. If namespaces is true, the
-// hub may create namespaces.
+// Rules returns, as YAML, the RBAC objects that give a hub its permissions in a member. namespace
+// is the namespace of the hub's ServiceAccount in the member. If namespaces is true, the hub may
+// create namespaces.
 func Rules(namespace string, namespaces bool) string {
 	more := ""
 	if namespaces {

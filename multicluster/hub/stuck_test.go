@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// A kubeconfig that never ends, or that names a file which never ends, is a finding about its
-// member.
+// A member's kubeconfig is a FIFO, so reading it never ends, or it names such a file. The hub must
+// report this as a problem of the member.
 func TestHub_KubeconfigThatNeverEndsIsAFinding(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mkfifo(filepath.Join(dir, "east.yaml"), 0o600); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// Reasons of a placement whose export, or newest version of it, is not imported.
+// Reasons of a Placement: why this cluster does not import an export, or its newest version.
 const (
 	NotAllowedReason        = "NotAllowed"
 	NamespaceNotFoundReason = "NamespaceNotFound"
@@ -27,8 +27,8 @@ const (
 )
 
 const (
-	defaultExports   = 1000   // ClusterSetAllow.Exports
-	defaultEndpoints = 10_000 // ClusterSetAllow.Endpoints
+	defaultExports   = 1000   // default of ClusterSetAllow.Exports
+	defaultEndpoints = 10_000 // default of ClusterSetAllow.Endpoints
 )
 
 // Config configures an Importer.
@@ -37,9 +37,11 @@ type Config struct {
 	Store    *store.Store
 	// Namespace reports whether a namespace exists in this cluster; nil: all do.
 	Namespace func(name string) bool
-	// Self is a cluster whose exports need no entry in Allow; "": none.
+	// Self is the importing cluster's name. Its own exports in Registry need no entry in SetAllow.
+	// "": Registry has none.
 	Self string
-	// Own returns the clusters of an import whose stored entries come from Status of this Importer.
+	// Own returns the clusters whose entries in the stored import of p come from Status of this
+	// Importer.
 	Own func(p objectid.Pool) []string
 }
 
@@ -54,12 +56,12 @@ type Importer struct {
 	unnamedAt map[objectid.Pool][]string
 	own       string
 	local     map[objectid.Pool]*int32
-	down      map[picker]map[string]string // the inner key is the source
+	down      map[picker]map[string]string // keyed by exporting cluster, then by source
 	unusable  map[objectid.Pool]map[string]Unusable
 }
 
-// Unusable states why translation cannot use an exporting cluster. Reason is NotAllowedReason or
-// NotSupportedReason.
+// Unusable states why translation cannot use an exporting cluster of an import. Reason is
+// NotAllowedReason or NotSupportedReason.
 type Unusable struct{ Reason, Message string }
 
 type picker struct {
@@ -78,7 +80,8 @@ func New(c Config) *Importer {
 		unnamed:  map[string]map[objectid.Pool]struct{}{}, unnamedAt: map[objectid.Pool][]string{}}
 }
 
-// SetAllow replaces the limits of members. It returns all pools, which must be assembled.
+// SetAllow replaces the limits, keyed by member. It returns all pools: the caller must pass them to
+// Assemble.
 func (i *Importer) SetAllow(allow map[string]v1alpha1.ClusterSetAllow) []objectid.Pool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -86,8 +89,9 @@ func (i *Importer) SetAllow(allow map[string]v1alpha1.ClusterSetAllow) []objecti
 	return i.all()
 }
 
-// SetLocal sets which pools of this cluster are entries of their own imports, with their weights
-// (nil: 1). It returns the pools to assemble.
+// SetLocal sets which pools of this cluster are an exporting cluster of the import with the same
+// name, and the weight of each (nil: 1). It returns the pools that the caller must pass to
+// Assemble.
 func (i *Importer) SetLocal(cluster string, pools map[objectid.Pool]*int32) (changed []objectid.Pool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -105,8 +109,8 @@ func (i *Importer) SetLocal(cluster string, pools map[objectid.Pool]*int32) (cha
 	return changed
 }
 
-// SetPickerDown records why an exporting cluster's picker cannot be reached; "": it can be reached.
-// source names the observer. It returns the pools to assemble.
+// SetPickerDown records why an exporting cluster's picker cannot be reached; why is "" if it can be
+// reached. source names the observer. It returns the pools that the caller must pass to Assemble.
 func (i *Importer) SetPickerDown(p objectid.Pool, cluster, source, why string) []objectid.Pool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -129,7 +133,7 @@ func (i *Importer) SetPickerDown(p objectid.Pool, cluster, source, why string) [
 }
 
 // SetUnusable replaces the clusters of an import that translation cannot use. It returns the pools
-// to assemble.
+// that the caller must pass to Assemble.
 func (i *Importer) SetUnusable(p objectid.Pool, clusters map[string]Unusable) []objectid.Pool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -183,20 +187,21 @@ func sorted(pools []objectid.Pool) []objectid.Pool {
 
 // Assembled is the result of Assemble.
 type Assembled struct {
-	// Pools are the pools passed to Assemble, and those whose share of a limit changed.
+	// Pools are the pools that were passed to Assemble, and the pools for which a member's limits
+	// newly allow more or fewer endpoints.
 	Pools []objectid.Pool
-	// Placed has the state in this cluster of each export of Pools, except withdrawn ones.
-	// Placement.Member is the exporter.
+	// Placed states, for each export of Pools that is not withdrawn, whether this cluster imports
+	// it. Placement.Member is the exporter.
 	Placed []registry.Placement
-	// Turned lists the exports of members that got or lost an Offer.
+	// Turned lists the exports that got or lost an Offer.
 	Turned []registry.RecordID
 	// Ready lists the Pools whose exporting clusters are all imported and Ready.
 	Ready []objectid.Pool
-	// Revision is the store's revision with the Offers of Pools.
+	// Revision is the store's revision that has the new Offers of Pools.
 	Revision uint64
 }
 
-// Assemble updates the Offers of pools from the registry.
+// Assemble writes the Offers of pools, from their exports in the registry.
 func (i *Importer) Assemble(pools []objectid.Pool) (out Assembled, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -256,8 +261,8 @@ func (i *Importer) Assemble(pools []objectid.Pool) (out Assembled, err error) {
 	return out, nil
 }
 
-// dated returns the pools' sources, and records which exports begin or cease to be imported. The
-// caller holds mu.
+// dated returns the exporting clusters of each pool. It records in the registry which exports this
+// cluster begins or ceases to import. The caller holds mu.
 func (i *Importer) dated(r store.Reader, pools []objectid.Pool) [][]Source {
 	out := make([][]Source, len(pools))
 	var begun, ceased []registry.RecordID
@@ -285,8 +290,8 @@ func (i *Importer) dated(r store.Reader, pools []objectid.Pool) [][]Source {
 	return out
 }
 
-// Status returns the cluster set's part of an import's status. imported is false if no export is
-// imported.
+// Status returns the status of the import of a pool, with the members' exports as its clusters.
+// imported is false if no export is imported.
 func (i *Importer) Status(p objectid.Pool, generation int64) (s inferenceapi.InferencePoolImportStatus, imported bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -294,7 +299,9 @@ func (i *Importer) Status(p objectid.Pool, generation int64) (s inferenceapi.Inf
 	return StatusOf(sources, generation), slices.ContainsFunc(sources, func(s Source) bool { return s.imported() })
 }
 
-// limit adds pools whose share of a limit changed. The caller holds mu.
+// limit applies the ClusterSet's limits on the number of a member's exports and endpoints. It
+// returns pools, and in addition all pools for which these limits newly allow more or fewer
+// endpoints. The caller holds mu.
 func (i *Importer) limit(pools []objectid.Pool) []objectid.Pool {
 	before := i.over
 	i.over = map[string]map[objectid.Pool]share{}
@@ -342,7 +349,7 @@ func (i *Importer) sources(r store.Reader, p objectid.Pool) (out []Source) {
 	taken := Taken(r, p)
 	for _, e := range i.cfg.Registry.Exports(nil, p) {
 		if e.Withdrawn() && !e.Restored() && !offered(r, p, e.Cluster) {
-			continue // it was never imported, so no requests are in flight to it
+			continue // the export was never imported, so no requests are in flight
 		}
 		s := Source{Entry: e.Entry, Draining: e.Draining, most: len(e.Entry.Endpoints), gone: e.Withdrawn(),
 			incarnation: e.Incarnation, since: e.Since()}
@@ -377,7 +384,8 @@ func (i *Importer) sources(r store.Reader, p objectid.Pool) (out []Source) {
 		}
 		out = append(out, s)
 	}
-	if w, ok := i.local[p]; ok { // kept even without other exporters, because routes may name the import
+	// This cluster stays an entry even without other exporters, because routes may name the import.
+	if w, ok := i.local[p]; ok {
 		out = append(out,
 			Source{Entry: inferenceapi.ImportedCluster{Name: i.own, RoutingMode: inferenceapi.EndpointMode, Weight: w},
 				State: registry.Ready, local: true})
@@ -386,7 +394,7 @@ func (i *Importer) sources(r store.Reader, p objectid.Pool) (out []Source) {
 	return out
 }
 
-// Beyond returns how many exports of a member exceed its limit.
+// Beyond returns how many exports of a member are beyond the ClusterSet's limit on their number.
 func (i *Importer) Beyond(member string) (n int) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -446,8 +454,8 @@ func allows(allow *v1alpha1.ClusterSetAllow, p objectid.Pool) bool {
 	return slices.Contains(allow.Namespaces, p.Namespace) || slices.Contains(allow.Pools, p.String())
 }
 
-// Unnamed returns the first of a member's exports that the ClusterSet does not name, and their
-// number n, as of the last Assemble.
+// Unnamed returns a member's exports that the ClusterSet does not allow by name: at most `most` of
+// them, and their total number n. The result is as of the last Assemble.
 func (i *Importer) Unnamed(member string, most int) (first []objectid.Pool, n int) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -501,7 +509,8 @@ func (i *Importer) offer(p objectid.Pool, s *Source, before *store.Offer) *store
 	o := &store.Offer{Import: p.Name, Cluster: s.Entry, Allowed: allow.Addresses, Pods: allow.PodCIDRs,
 		Cleartext: allow.Cleartext || !member, Local: s.local, Since: s.since}
 	o.Namespace, o.Name = p.Namespace, store.OfferName(p.Name, s.Entry.Name)
-	if before != nil && !member { // a former member's export drains within its earlier limits
+	// A former member's Offer keeps its earlier limits while it drains.
+	if before != nil && !member {
 		o.Allowed, o.Pods, o.Cleartext = before.Allowed, before.Pods, before.Cleartext
 	}
 	c := &o.Cluster

@@ -27,7 +27,8 @@ type world struct {
 	sequence uint64
 }
 
-// newWorld makes members that may export to the tests' namespaces, unless allow names others.
+// newWorld makes a world with the members in allow. A member whose entry names no namespaces or
+// pools may export from the namespaces that tests use.
 func newWorld(t *testing.T, allow map[string]v1alpha1.ClusterSetAllow) *world {
 	t.Helper()
 	w := &world{t: t, registry: registry.New(registry.Config{}), store: store.New()}
@@ -94,7 +95,8 @@ func (w *world) offers() string {
 	return strings.Join(parts, "; ")
 }
 
-// A member that an operator removes must not gain a permission by its removal.
+// After an operator removes a member, its exports drain. They must stay within the limits that the
+// member had.
 func TestImports_ThatDrainAreWithinWhatTheMemberWasAllowed(t *testing.T) {
 	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{
 		"east": {Namespaces: []string{"ns"}, Addresses: []string{"192.0.2.0/24"}, Exports: new(int32(1))},
@@ -191,7 +193,8 @@ func TestImports_MemberStaysWithinWhatItIsAllowed(t *testing.T) {
 	}
 }
 
-// One pool's part of a limit reduces another's, so both are assembled again.
+// Pools of one member share its limits. If one pool uses more of a limit, less remains for another
+// pool, so both are assembled again.
 func TestImports_PoolsShareWhatTheirMemberIsAllowed(t *testing.T) {
 	two := int32(2)
 	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {Exports: &two}})
@@ -256,8 +259,8 @@ func TestImports_WithdrawnExportThatWasNotImportedDrainsNothing(t *testing.T) {
 	}
 }
 
-// However many exports exceed a member's limit, they are one finding, and an update of one export
-// causes no more work.
+// Exports beyond a member's limit cause one finding, however many there are. They do not increase
+// the work for an update of another export.
 func TestImports_ExportsBeyondWhatAMemberIsAllowedCostNothing(t *testing.T) {
 	two := int32(2)
 	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {Exports: &two}, "west": {}})
@@ -311,8 +314,8 @@ func TestImports_ExportThatCannotBeTakenKeepsWhatIsKnown(t *testing.T) {
 	}
 }
 
-// An entry of a user or another controller stays, and the exporter gets the reason. Requests to the
-// import are routed nevertheless.
+// If a user or another controller wrote the import's entry of a cluster, the entry stays, and the
+// exporter gets the reason Conflict. Requests to the import are still routed.
 func TestImports_EntryOfAnotherIsAConflict(t *testing.T) {
 	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {}, "west": {}})
 	written := &inferenceapi.InferencePoolImport{}
@@ -473,7 +476,8 @@ func BenchmarkImports_OneOfManyExportsChanges(b *testing.B) {
 	}
 }
 
-// A member without permissions in the ClusterSet exports nothing, and does not affect others.
+// No export of a member is imported if the ClusterSet gives the member no permission. Other members
+// are not affected.
 func TestImports_MemberExportsOnlyWhatIsNamed(t *testing.T) {
 	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {}, "west": {}})
 	w.assemble(
@@ -508,7 +512,8 @@ func TestImports_MemberExportsOnlyWhatIsNamed(t *testing.T) {
 	}
 }
 
-// An export with an invalid weight keeps its previous version. Without one, it is not imported.
+// If an export gets an invalid weight, its previous version stays. Without a previous version, it
+// is not imported.
 func TestImports_WeightOutOfRangeIsNotTaken(t *testing.T) {
 	for _, weight := range []int32{-1, -2147483648, 1_000_001, 2147483647} {
 		w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {}})
@@ -538,7 +543,7 @@ func TestImports_WeightOutOfRangeIsNotTaken(t *testing.T) {
 		}
 		records := w.registry.Records()
 		for i := range records {
-			records[i].Entry.Weight = &weight // an earlier release stored it
+			records[i].Entry.Weight = &weight // an earlier release may have stored such a weight
 		}
 		again := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {}})
 		again.assemble(again.registry.Restore(records))

@@ -43,8 +43,8 @@ func (w *world) publish(weight int32) {
 	w.assemble(changed)
 }
 
-// An export that was announced early gets an age only when it is imported. It is then younger than
-// each name in use.
+// The age of an export begins when it is first imported, even if the member announced it earlier.
+// So a new import never changes the meaning of a name in use.
 func TestImports_HiddenExportIsAsOldAsItsFirstOffer(t *testing.T) {
 	const invalid = 2_000_000_000 // a weight that no export may have
 	named := v1alpha1.ClusterSetAllow{Namespaces: []string{"ns"}}
@@ -95,7 +95,7 @@ func TestImports_HiddenExportIsAsOldAsItsFirstOffer(t *testing.T) {
 	}
 }
 
-// An export in a missing namespace is not imported either.
+// An export whose namespace is missing has no age, because it is not imported.
 func TestImports_ExportWithoutANamespaceHasNoAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, exists := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {}}), false

@@ -13,28 +13,28 @@ import (
 const (
 	ConditionAccepted     = "Accepted"
 	ConditionReady        = "Ready"
-	ConditionEPPReady     = "EPPReady"     // of a cluster in EndpointMode: state of its picker
-	ConditionParentsReady = "ParentsReady" // of a cluster in ParentMode: state of its gateways
+	ConditionEPPReady     = "EPPReady"     // state of the picker of a cluster in EndpointMode
+	ConditionParentsReady = "ParentsReady" // state of the gateways of a cluster in ParentMode
 )
 
-// Reasons of these conditions. A cluster gets no new requests if its condition Ready is False. It
-// gets requests if Ready is Unknown.
+// Reasons of the conditions above. A cluster gets no new requests if its condition Ready is False.
+// It gets requests if Ready is Unknown.
 const (
 	AcceptedReason       = "Accepted"
 	ReadyReason          = "Ready"
-	NoReadyClusterReason = "NoReadyCluster" // of an import: no cluster gets requests
-	// with status Unknown: the cluster is connected and silent; or, of an import, no cluster is
-	// Ready but some get requests
+	NoReadyClusterReason = "NoReadyCluster" // no cluster of the import gets requests
+	// StaleReason, with status Unknown: the cluster is connected, but silent. As the reason of an
+	// import: no cluster is Ready, but some get requests.
 	StaleReason       = "Stale"
-	UnreachableReason = "Unreachable" // with status Unknown
-	PickerDownReason  = "PickerDown"  // with status Unknown
-	DrainingReason    = "Draining"    // with status False
+	UnreachableReason = "Unreachable" // the condition's status is Unknown
+	PickerDownReason  = "PickerDown"  // the condition's status is Unknown
+	DrainingReason    = "Draining"    // the condition's status is False
 )
 
 // Source is one exporting cluster of an import.
 type Source struct {
 	Entry inferenceapi.ImportedCluster
-	// State is the state of the member; "": the cluster left the set.
+	// State is the state of the member that exports; "": the cluster is no longer in the set.
 	State registry.State
 	// Draining means that the member withdrew the export, or drains.
 	Draining bool
@@ -52,14 +52,14 @@ type Source struct {
 	local           bool
 }
 
-// imported reports whether routes may use the cluster: some version of its export is known and
+// imported reports whether routes may use the cluster: a version of its export is known and
 // allowed.
 func (s *Source) imported() bool {
 	return s.Entry.RoutingMode != "" && s.routed()
 }
 
-// routed reports whether the known version stays in use. NotSupported and Conflict concern only a
-// newer version or the status.
+// routed reports whether the known version of the export stays in use. NotSupported concerns only a
+// newer version, and Conflict only the import's status.
 func (s *Source) routed() bool {
 	return s.reason == "" || s.reason == NotSupportedReason || s.reason == ConflictReason
 }
@@ -102,9 +102,9 @@ func (s *Source) conditions(generation int64) []metav1.Condition {
 	return []metav1.Condition{servers, ready}
 }
 
-// StatusOf returns the cluster set's part of an import's status, without transition times. It
-// shares lists with the sources. If a cluster is not allowed, its entry has only name, mode, target
-// ports, weight 0 and the reason.
+// StatusOf returns an import's status with the sources as its clusters, without transition times.
+// The result shares lists with the sources. If a cluster is not allowed, its entry has only its
+// name, mode, target ports, weight 0 and the reason.
 func StatusOf(sources []Source, generation int64) (out inferenceapi.InferencePoolImportStatus) {
 	out.ObservedGeneration = generation
 	var ready, unknown int
@@ -117,7 +117,7 @@ func StatusOf(sources []Source, generation int64) (out inferenceapi.InferencePoo
 			continue
 		}
 		c := s.Entry
-		c.Local = s.local // the exporter's value does not count
+		c.Local = s.local // ignores the exporter's value
 		if s.NotAllowed != "" {
 			none := int32(0)
 			c = inferenceapi.ImportedCluster{Name: c.Name, RoutingMode: c.RoutingMode,

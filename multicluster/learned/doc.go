@@ -1,8 +1,8 @@
-// Package learned stores endpoints of imported pools whose pods this cluster does not list. When a
-// remote picker names an unknown endpoint, Learn stores it for translation, and returns once every
-// Envoy has it. Only then the request is answered. The picker calls Learn for each relayed pick,
-// after it has checked the address against the declared ranges.
+// Package learned stores endpoints of imported pools whose pods this cluster does not list. The
+// picker calls Learn with the addresses that a remote picker names in a response, after it has
+// checked them against the declared ranges. Learn stores a new address for translation, and returns
+// once every Envoy has the endpoint. Only then the picker responds to the request.
 //
-// Keepers publish their addresses to the other processes that serve the same Envoys (share.go). The
-// expiry is the item's time to live; all processes use the latest expiry.
+// A Keeper publishes its addresses to the other processes that serve the same Envoys (share.go). An
+// item's time to live is the time until the address expires. All processes use the latest expiry.
 package learned

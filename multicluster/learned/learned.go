@@ -37,11 +37,12 @@ type Delivery interface {
 type Config struct {
 	Store    Store
 	Delivery Delivery
-	// Object returns the stored object for a pool's addresses; false: no import has the pool.
+	// Object returns the name of the object in Store for a pool's addresses; false: no import has
+	// the pool.
 	Object func(pool objectid.Target) (namespace, name string, ok bool)
-	// Peers exchange addresses with this process; nil: none.
+	// Peers are the processes with which this process exchanges addresses; nil: none.
 	Peers Peers
-	// For is how long an address stays after it was last named. Default: 10 minutes.
+	// For is how long an address stays after Learn was last called with it. Default: 10 minutes.
 	For time.Duration
 	Now func() time.Time // nil: time.Now
 }
@@ -112,8 +113,8 @@ func (k *Keeper) Learn(ctx context.Context, pool objectid.Target, addrs []netip.
 	return nil
 }
 
-// ackTimeout is how long an Envoy may take to acknowledge endpoints. A frozen Envoy sends no
-// requests, so others need not wait for it.
+// ackTimeout is how long Learn waits for an Envoy to acknowledge endpoints. A frozen Envoy sends no
+// requests, so the requests of other Envoys need not wait for it.
 const ackTimeout = time.Second
 
 func (k *Keeper) deliver(ctx context.Context, rev uint64, pool objectid.Target) error {
@@ -125,7 +126,7 @@ func (k *Keeper) deliver(ctx context.Context, rev uint64, pool objectid.Target) 
 	return ctx.Err()
 }
 
-// Isolated returns Delivery.Isolated.
+// Isolated returns Delivery.Isolated of this Keeper's Config.
 func (k *Keeper) Isolated() bool { return k.cfg.Delivery.Isolated() }
 
 func (k *Keeper) known(pool objectid.Target, addrs []netip.AddrPort) bool {
@@ -153,7 +154,7 @@ func (k *Keeper) known(pool objectid.Target, addrs []netip.AddrPort) bool {
 	return true
 }
 
-// step is the precision of expiries. Smaller extensions are not published.
+// step is the least extension of an expiry that is published. Smaller extensions wait.
 func (k *Keeper) step() time.Duration { return k.cfg.For / 10 }
 
 func (k *Keeper) add(pool objectid.Target, addrs []netip.AddrPort) (uint64, error) {
@@ -166,8 +167,7 @@ func (k *Keeper) add(pool objectid.Target, addrs []netip.AddrPort) (uint64, erro
 	return k.write(pool)
 }
 
-// extend moves an address's expiry, and publishes it if it moved by more than a step. The caller
-// holds mu.
+// extend adds an address to a pool, or extends its expiry to until. The caller holds mu.
 func (k *Keeper) extend(pool objectid.Target, addr netip.AddrPort, until time.Time) {
 	if k.pools[pool] == nil {
 		k.pools[pool] = map[netip.AddrPort]*address{}

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// proxies play Envoys that hold back their ACKs until the test lets them through.
+// proxies is a Delivery whose Envoys acknowledge nothing until the test permits it.
 type proxies struct{ asked, through chan uint64 }
 
 func (p *proxies) Delivered(ctx context.Context, rev uint64, _ objectid.Target) error {
@@ -29,7 +29,7 @@ func (p *proxies) Isolated() bool { return false }
 
 func (p *proxies) Reachable(context.Context) (bool, error) { return false, nil }
 
-// eager are proxies that acknowledge at once.
+// eager is a Delivery whose Envoys acknowledge at once.
 type eager struct{ *proxies }
 
 func (eager) Delivered(context.Context, uint64, objectid.Target) error { return nil }
@@ -138,8 +138,8 @@ func object(pool objectid.Target) (namespace, name string, ok bool) {
 	return "ns", store.LearnedName("chat", "east"), pool == chatEast
 }
 
-// Each address becomes an endpoint in every Envoy, and another cluster's picker names the
-// addresses.
+// The number of a pool's learned addresses is bounded, because a picker of another cluster chooses
+// them, and each becomes an endpoint in every Envoy.
 func TestLearned_AddressesOfAPoolAreBounded(t *testing.T) {
 	s := store.New()
 	now := time.Unix(1000, 0)

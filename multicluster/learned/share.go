@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
-// Topic is the channel topic of Keepers.
+// Topic is the name of the channel topic on which Keepers publish addresses.
 const Topic = "learned"
 
 // Peers are the other processes that serve the same Envoys. *channel.Topic implements it.
@@ -32,7 +32,8 @@ func itemKey(pool objectid.Target, addr netip.AddrPort) string {
 	return pool.String() + " " + addr.String()
 }
 
-// receive ignores retractions: addresses expire by their time to live.
+// receive adds the addresses that a peer published. It ignores retractions, because addresses
+// expire by their time to live.
 func (k *Keeper) receive(ctx context.Context, u channel.Update) error {
 	pools := map[objectid.Target]uint64{}
 	var problems []error

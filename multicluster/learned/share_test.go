@@ -16,7 +16,7 @@ import (
 type wire struct {
 	t         *testing.T
 	to        *Keeper
-	all       map[string]channel.Item // the snapshot of a new subscriber
+	all       map[string]channel.Item // all published items, the snapshot for a new subscriber
 	published int
 }
 
@@ -45,7 +45,7 @@ func (w *wire) deliver(ctx context.Context, snapshot bool) {
 	}
 }
 
-// two makes two processes that share addresses.
+// two makes two Keepers that share addresses, each with its own store.
 func two(t *testing.T) (stores [2]*store.Store, keepers [2]*Keeper, wires [2]*wire, now *time.Time) {
 	at := time.Unix(1000, 0)
 	for i := range keepers {
@@ -110,7 +110,7 @@ func TestLearned_StaysEverywhereWhileOneProcessUsesIt(t *testing.T) {
 			if err := k.expire(); err != nil {
 				t.Fatal(err)
 			}
-			for key, it := range wires[i].all { // as a Topic decreases the time to live
+			for key, it := range wires[i].all { // decreases the time to live, as a Topic does
 				if it.TTL -= 5 * time.Second; it.TTL <= 0 {
 					delete(wires[i].all, key)
 					continue
@@ -145,7 +145,7 @@ func TestLearned_PeersAddressIsNotPickedBeforeEnvoyHasIt(t *testing.T) {
 	if err := <-received; err != nil || !slices.Equal(stored(s), []string{pod1.String()}) {
 		t.Fatalf("stored %v: %v, want %v", stored(s), err, pod1)
 	}
-	// An Envoy of the other process may lack the address, so a pick here waits.
+	// An Envoy of the other process may lack the address, so Learn in this process waits.
 	done := make(chan error, 1)
 	go func() { done <- k.Learn(t.Context(), chatEast, []netip.AddrPort{pod1}) }()
 	<-p.asked

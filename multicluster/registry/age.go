@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
-// age holds Export.Since outside the row, so that a new age needs no new row. It changes only
-// within a write transaction.
+// age holds Export.Since outside the export's row in the database, so that a change of the age
+// needs no new row. It changes only within a write transaction.
 type age struct{ since atomic.Int64 }
 
 func aged(since int64) *age {
@@ -18,13 +18,13 @@ func aged(since int64) *age {
 	return a
 }
 
-// Since returns when this cluster began to import the export, in microseconds of Unix time; 0: not
-// imported, or not recorded.
+// Since returns when this cluster began to import the export, in microseconds since 1970. It
+// returns 0 if the export is not imported, or if Imported has not recorded it.
 func (e *Export) Since() int64 { return e.age.since.Load() }
 
-// Imported records which exports this cluster begins and ceases to import. A begun export without
-// an age gets the age since, in microseconds of Unix time; a ceased export loses its age. So ages
-// count from the import, not from the announcement.
+// Imported records which exports this cluster begins and ceases to import. It sets Export.Since of
+// the begun exports without one to since, in microseconds since 1970, and of the ceased exports to
+// 0.
 func (r *Registry) Imported(begun, ceased []RecordID) (since int64) {
 	var dated []RecordID
 	date := func(t txn, ids []RecordID, since int64) {
@@ -50,8 +50,9 @@ func (r *Registry) Imported(begun, ceased []RecordID) (since int64) {
 // Newest returns the newest Export.Since so far.
 func (r *Registry) Newest() int64 { return r.latest.Load() }
 
-// Agree adopts the ages in the leader's records, because all processes must resolve names alike. It
-// returns the pools to assemble again.
+// Agree sets Export.Since to the values in the leader's records, because names of imports must have
+// the same meaning in all processes. It returns the pools that multicluster/imports must assemble
+// again.
 func (r *Registry) Agree(records []Record) (changed []objectid.Pool) {
 	var dated []RecordID
 	r.date(func(t txn) {
@@ -70,8 +71,8 @@ func (r *Registry) Agree(records []Record) (changed []objectid.Pool) {
 	return slices.Compact(changed)
 }
 
-// date calls change, which sets ages, in a write transaction without a new row. The transaction
-// keeps other writers from dropping exports.
+// date calls change, which sets Export.Since, in a write transaction that changes no row. The
+// transaction prevents other writers from dropping exports during the call.
 func (r *Registry) date(change func(t txn)) {
 	t := txn{Txn: r.db.Txn(true)}
 	defer t.Abort()

@@ -8,20 +8,21 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// All members share these budgets equally, within the bounds. If a member's share shrinks, the
-// member keeps its exports but may not add to them.
+// All members share allExports and allBytes equally. least* and max* bound the share of a member.
+// If a member's share shrinks, the member keeps its exports, but may not add to them.
 const (
 	allExports, leastExports, maxExports = 40_000, 400, 10_000
 	allBytes, leastBytes                 = 64 << 20, 1 << 20
 )
 
-// Share returns each member's share, for a number of members. all is Config.Exports.
+// Share returns how many exports and bytes each member may store, for a number of members. all is
+// Config.Exports.
 func Share(all, members int) (exports, bytes int) {
 	n := max(members, 1)
 	return min(max(all/n, leastExports), maxExports), max(allBytes/n, leastBytes)
 }
 
-// Share returns each member's current share.
+// Share returns how many exports and bytes each member may store now.
 func (r *Registry) Share() (exports, bytes int) { return r.read().share() }
 
 func (t txn) share() (exports, bytes int) {
@@ -43,10 +44,10 @@ type Count struct {
 	Cluster string
 	// Exports counts exports that are not withdrawn. Endpoints counts their endpoints.
 	Exports, Endpoints int
-	// Unread counts exports whose newest version was invalid or had no room.
+	// Unread counts the exports whose newest version was dropped: it was invalid or had no room.
 	Unread int
 
-	rows, bytes int // withdrawn exports included
+	rows, bytes int // number and size of exports, including withdrawn exports
 }
 
 func (c *Count) add(e *Export, n int) {
@@ -59,8 +60,9 @@ func (c *Count) add(e *Export, n int) {
 	}
 }
 
-// put stores an export in place of old, which may be nil, and counts it. It removes names of
-// Secrets, because a member must not choose which Secrets of this cluster it receives.
+// put stores an export in place of old, which may be nil, and counts it. It removes the names of
+// Secrets from the export, because a member must not choose which Secrets of this cluster are sent
+// to it.
 func (t txn) put(e, old *Export) {
 	e.Entry.EndpointPicker = withoutSecrets(e.Entry.EndpointPicker)
 	c := t.count(e.Cluster)
@@ -133,7 +135,7 @@ func (r *Registry) unread(t txn, cluster string, p objectid.Pool, why string) {
 	if old != nil {
 		next = *old
 	} else if t.room(&next, nil) != "" {
-		return // its source counts and reports the update
+		return // the source of the update counts and reports it
 	}
 	if next.Unread != why {
 		next.Unread = why
@@ -141,10 +143,10 @@ func (r *Registry) unread(t txn, cluster string, p objectid.Pool, why string) {
 	}
 }
 
-// Count returns the numbers of a member's exports.
+// Count returns the number and size of a member's exports.
 func (r *Registry) Count(cluster string) Count { return r.read().count(cluster) }
 
-// Counts returns the Counts of all members with exports.
+// Counts returns the Count of each member that has exports.
 func (r *Registry) Counts() (out []Count) {
 	for c := range rows.Walk[Count](r.read(), nil, countTable, rows.ByID, nil) {
 		out = append(out, *c)

@@ -47,7 +47,7 @@ func TestRegistry_DeniedExportsAreAskedForAgain(t *testing.T) {
 	}
 	renewal.Withdrawn = []objectid.Pool{u.Exports[0].Pool}
 	lacks(renewal)
-	now = now.Add(time.Hour) // the export has drained
+	now = now.Add(time.Hour) // one export has drained after an hour
 	r.Expire()
 	if renewal.Withdrawn = nil; lacks(renewal) {
 		t.Error("there is room, and the member is not asked for the export")
@@ -104,8 +104,8 @@ func TestRegistry_EachMemberHasAShareOfTheBudgets(t *testing.T) {
 	})
 }
 
-// A large update is applied in slices. Exports that its snapshot withdraws leave with the last
-// slice.
+// A large snapshot is applied in slices (Update.Partial). The exports that it withdraws are
+// withdrawn with the last slice.
 func TestRegistry_SlicesOfASnapshotAreOneSnapshot(t *testing.T) {
 	r := registry.New(registry.Config{Exports: 1}) // the smallest share
 	r.SetMembers([]string{"east"})

@@ -1,6 +1,6 @@
 // Package registry stores the state of a cluster set: its members, their exports and leases, and
-// the placements of this cluster's exports. Apply returns the pools that multicluster/imports must
-// assemble again. Readers that wait for changes pass a WatchSet.
+// the placements of this cluster's exports. Methods that change exports return the pools that
+// multicluster/imports must assemble again. A reader that waits for a change passes a WatchSet.
 //
 // A member's lease lasts Config.Lease from its last update. Afterwards the member is Stale, or
 // Unreachable if it is not connected. Its exports stay, because silence is not a withdrawal. Only
@@ -11,7 +11,8 @@
 // restored from a backup neither revives nor withdraws an export. A cluster with another UID takes
 // over a member's name only after the previous cluster's lease has expired.
 //
-// If two exports define a name differently, the export that this cluster has imported for longer
-// wins, whichever was announced first. Rows are immutable; only the age of an export, shared by its
-// versions, changes.
+// Two exports may give one name different meanings: an import, or NAME-CLUSTER for one cluster of
+// an import. The export that this cluster has imported for longer then wins, whichever was
+// announced first. Database rows are immutable, except Export.Since, which all versions of an
+// export share.
 package registry

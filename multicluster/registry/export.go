@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// Export is a pool that a member exports. It must not be changed.
+// Export is a pool that a member exports. Callers must not modify it.
 type Export struct {
 	Cluster string
 	Pool    objectid.Pool
@@ -23,10 +23,10 @@ type Export struct {
 	// Draining means that the export is withdrawn, or that its member drains. It gets no new
 	// requests.
 	Draining bool
-	// Size is in bytes on the wire.
+	// Size is the size of the export on the wire, in bytes.
 	Size int
-	// Unread states why the newest version is not used. The other fields then have an older
-	// version, or are empty.
+	// Unread states why the newest version is not used; "": it is used. Otherwise the other fields
+	// have an older version, or are empty.
 	Unread string
 
 	withdrawn bool
@@ -38,14 +38,15 @@ type Export struct {
 // Withdrawn reports whether the member no longer exports the pool.
 func (e *Export) Withdrawn() bool { return e.withdrawn }
 
-// Restored reports whether the export comes from a Record.
+// Restored reports whether the export comes from a Record, so its member has sent no version since
+// the restart.
 func (e *Export) Restored() bool { return e.restored }
 
 // MaxWeight is the largest weight of an export; the smallest is 0.
 const MaxWeight = 1_000_000
 
-// invalid returns why API servers would reject every import that has the export; "": they would
-// not.
+// invalid returns why API servers would reject every import that has the export; "": the export is
+// valid.
 func (e *Export) invalid() string {
 	if !e.Pool.IsValid() {
 		return fmt.Sprintf("%.80q is not the name of a pool", e.Pool.String())
@@ -102,8 +103,8 @@ func (r *Registry) ExportsOf(cluster string) []*Export {
 	return slices.Collect(rows.Walk[Export](r.read(), nil, exportTable, rows.ByID, rows.Key(cluster)))
 }
 
-// PodCIDRs returns the pod ranges that a member publishes. Each of its exports in EndpointMode has
-// them.
+// PodCIDRs returns the pod ranges that a member publishes, from one of its exports in EndpointMode:
+// they all have the same ranges.
 func (r *Registry) PodCIDRs(cluster string) []string {
 	for e := range rows.Walk[Export](r.read(), nil, exportTable, rows.ByID, rows.Key(cluster)) {
 		if e.Entry.RoutingMode == inferenceapi.EndpointMode && !e.withdrawn {

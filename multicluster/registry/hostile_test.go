@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// A Secret's name would select a Secret of the importer. A member that could choose the name could
-// receive any of them.
+// A member must not choose the name of a Secret in its export. The name would select a Secret of
+// the importer, which would send the Secret to the member.
 func TestSecretRef_MemberDoesNotChooseIt(t *testing.T) {
 	r, e := set(), export(chat, stamp(1, 1), "10.0.0.1")
 	e.Entry.EndpointPicker.Health = &inferenceapi.EndpointImport{
@@ -158,8 +158,8 @@ func hostilePorts() map[string]func(*registry.Export) {
 	return out
 }
 
-// An API server rejects an import as a whole. So the registry rejects an invalid export, and keeps
-// its previous version and all others.
+// An invalid export would make an API server reject the whole import. So the registry rejects the
+// export, and keeps its previous version. Other exports are not affected.
 func TestExport_WhatNoImportMayHaveIsNotTaken(t *testing.T) {
 	for why, change := range hostile() {
 		r := set()

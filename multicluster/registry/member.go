@@ -14,19 +14,19 @@ import (
 type State string
 
 const (
-	// Ready means that the member's lease runs.
+	// Ready means that the member's lease has not expired.
 	Ready State = "Ready"
 	// Draining means that the member leaves the set, or that an operator drains it. Its exports get
 	// no new requests.
 	Draining State = "Draining"
-	// Stale means that the member is connected, but its lease does not run.
+	// Stale means that the member is connected, but its lease has expired.
 	Stale State = "Stale"
-	// Unreachable means that the member is not connected, and its lease does not run.
+	// Unreachable means that the member is not connected, and its lease has expired.
 	Unreachable State = "Unreachable"
 )
 
-// Stamp orders a cluster's updates. Epoch changes with the process that publishes; Sequence is its
-// counter.
+// Stamp orders a cluster's updates. Each process that publishes for the cluster has another Epoch,
+// and counts its updates in Sequence.
 type Stamp struct{ Epoch, Sequence uint64 }
 
 // MaxStamp bounds Epoch and Sequence. A million updates per second reach it after 285 years.
@@ -44,7 +44,7 @@ type Member struct {
 	// UID is the cluster's UID; "" before its first update.
 	UID string
 	// Known is the stamp up to which all exports of the member are known. Started is when the
-	// process with that epoch began to publish, by the member's clock; zero: unknown.
+	// process with the epoch of Known began to publish, by the member's clock; zero: unknown.
 	Known   Stamp
 	Started time.Time
 	// Bundle has the member's last published CA certificates, in PEM.
@@ -58,7 +58,7 @@ type Member struct {
 
 type denied struct {
 	problem string
-	least   int // the smallest size for which there was no room, in bytes
+	least   int // size of the smallest export that had no room, in bytes
 }
 
 // Connected reports whether the member is connected.
@@ -72,11 +72,11 @@ func (m *Member) equal(o *Member) bool {
 
 type lease struct {
 	cluster  string
-	deadline time.Duration // time since New
+	deadline time.Duration // when the lease ends, as a time since New
 }
 
-// SetMembers replaces the members, and returns the pools to assemble again. Exports of removed
-// members drain.
+// SetMembers replaces the members, and returns the pools that multicluster/imports must assemble
+// again. Exports of removed members drain.
 func (r *Registry) SetMembers(names []string) []objectid.Pool {
 	return r.write(func(t txn) {
 		for _, m := range slices.Collect(rows.Walk[Member](t, nil, memberTable, rows.ByID, nil)) {
@@ -107,8 +107,8 @@ func (r *Registry) withdrawAll(t txn, m *Member) {
 	}
 }
 
-// Connected stores whether a member is connected. A reconnected member is Ready after its next
-// update.
+// Connected stores whether a member is connected. A reconnected member whose lease has expired is
+// Ready only after its next update.
 func (r *Registry) Connected(name string, connected bool) []objectid.Pool {
 	return r.write(func(t txn) {
 		m := rows.First[Member](t, memberTable, rows.Key(name))

@@ -7,13 +7,14 @@ import (
 	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
-// Placement is the state of an export of this cluster at one member.
+// Placement states whether one member imports a pool that this cluster exports.
 type Placement struct {
 	Member string
 	Pool   objectid.Pool
-	// Reason states why the member does not import the export; "": it does.
+	// Reason states why the member does not import the pool; "": the member imports it.
 	Reason, Message string
-	// Any means that the member runs a release without incarnations.
+	// Incarnation is the Incarnation of the export that the member reports on. Any means that the
+	// member's release reports no incarnation, so the report counts for every incarnation.
 	Incarnation uint64
 	Any         bool
 }
@@ -21,7 +22,7 @@ type Placement struct {
 // Reports are a member's reports on this cluster's exports.
 type Reports struct {
 	Member string
-	// Snapshot means that Placed has all reports of the member.
+	// Snapshot means that Placed has all reports of the member, so its other reports are dropped.
 	Snapshot bool
 	Placed   []Placement
 	// Gone are the pools whose reports the member retracts.
@@ -63,8 +64,8 @@ func (t txn) unplace(member string, match func(objectid.Pool) bool) {
 	}
 }
 
-// Placements returns the placements of an export of this cluster, sorted by member. ws, which may
-// be nil, fires when the result may have changed.
+// Placements returns the members' reports on a pool that this cluster exports, sorted by member.
+// ws, which may be nil, fires when the result may have changed.
 func (r *Registry) Placements(ws WatchSet, p objectid.Pool) (out []Placement) {
 	for pl := range rows.Walk[Placement](r.read(), ws, placementTable, byPool, poolKey(p)) {
 		out = append(out, *pl)
@@ -72,7 +73,7 @@ func (r *Registry) Placements(ws WatchSet, p objectid.Pool) (out []Placement) {
 	return out
 }
 
-// Failed returns the failed placements at a member, sorted by pool.
+// Failed returns the reports of a member on pools that it does not import, sorted by pool.
 func (r *Registry) Failed(member string) (out []Placement) {
 	for pl := range rows.Walk[Placement](r.read(), nil, placementTable, byFailed, rows.Key(member)) {
 		out = append(out, *pl)

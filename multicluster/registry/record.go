@@ -17,12 +17,13 @@ type RecordID struct {
 	Pool    objectid.Pool
 }
 
-// Compare orders ids by cluster. The id of the member comes before the ids of its exports.
+// Compare orders ids by cluster, then by pool. A member's own id comes before the ids of its
+// exports.
 func (id RecordID) Compare(o RecordID) int {
 	return cmp.Or(cmp.Compare(id.Cluster, o.Cluster), id.Pool.Compare(o.Pool))
 }
 
-// Record is the state of a member, or of one of its exports, that survives a restart.
+// Record is the state of a member, or of one of its exports, that is saved for the next restart.
 type Record struct {
 	RecordID
 	UID string
@@ -44,9 +45,9 @@ type Record struct {
 	Started time.Time
 }
 
-// Restore applies records of members from which no update has arrived, and returns the pools to
-// assemble. The members are Unreachable until their first update. Records with another UID than the
-// member's are skipped.
+// Restore applies the records of members that have not sent an update, and returns the pools that
+// multicluster/imports must assemble. The members are Unreachable until their first update. Restore
+// skips records with another UID than the member's.
 func (r *Registry) Restore(records []Record) []objectid.Pool {
 	records = slices.SortedFunc(slices.Values(records), func(a, b Record) int { return a.Compare(b.RecordID) })
 	return r.write(func(t txn) {
@@ -63,7 +64,7 @@ func (r *Registry) Restore(records []Record) []objectid.Pool {
 			if known[m.Name] || m.UID != "" && m.UID != rec.UID {
 				continue
 			}
-			if m.UID == "" { // the replaced process's update may have arrived first
+			if m.UID == "" { // another record of the member may have set the UID
 				r.renew(t, m)
 			}
 			next := *m
@@ -79,7 +80,7 @@ func (r *Registry) Restore(records []Record) []objectid.Pool {
 					Draining: rec.Withdrawn || m.drained, withdrawn: rec.Withdrawn, restored: true,
 				}
 				e.Entry.Name = m.Name
-				if e.Unread = e.invalid(); e.Unread != "" { // an earlier release accepted it
+				if e.Unread = e.invalid(); e.Unread != "" { // an earlier release may accept more
 					e.Entry = inferenceapi.ImportedCluster{Name: m.Name}
 				}
 				if e.withdrawn {
@@ -126,8 +127,8 @@ func (t txn) membersByName() map[string]*Member {
 	return out
 }
 
-// record returns false for an export of a former member (m is nil), and for an export of which no
-// version was valid.
+// record returns the Record of an export of member m. It returns false for an export of a former
+// member (m is nil), and for an export that never had a valid version.
 func (e *Export) record(m *Member) (Record, bool) {
 	if m == nil || e.Entry.RoutingMode == "" {
 		return Record{}, false
@@ -136,7 +137,7 @@ func (e *Export) record(m *Member) (Record, bool) {
 		Withdrawn: e.withdrawn}, true
 }
 
-// Unsaved has an element when records changed after the last TakeUnsaved.
+// Unsaved returns a channel that has an element while TakeUnsaved may return changed records.
 func (r *Registry) Unsaved() <-chan struct{} { return r.wake }
 
 // TakeUnsaved returns the records that changed since the last call, and the ids of deleted records,
@@ -170,7 +171,8 @@ func (r *Registry) TakeUnsaved() (changed []Record, gone []RecordID) {
 	return changed, gone
 }
 
-// MarkUnsaved makes TakeUnsaved return these records again.
+// MarkUnsaved makes the next TakeUnsaved return these records, for example because they could not
+// be saved.
 func (r *Registry) MarkUnsaved(ids ...RecordID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,7 +15,8 @@ func entryAt(address string) inferenceapi.ImportedCluster {
 		Endpoints: []inferenceapi.ImportedEndpoint{{Address: address}}}
 }
 
-// problemOf applies an update. It returns why the first export is rejected; "": it is not.
+// problemOf applies an update. It returns the problem of the first Rejection; "": there is no
+// Rejection.
 func problemOf(r *Registry, u Update) string {
 	_, rejected := r.Apply(u)
 	if len(rejected) > 0 {
@@ -26,7 +27,7 @@ func problemOf(r *Registry, u Update) string {
 
 type savedRecords map[RecordID]Record
 
-// take saves what a registry has not saved yet, and returns the number of changed records.
+// take saves a registry's unsaved records, and returns the number of changed records.
 func (saved savedRecords) take(r *Registry) int {
 	changed, gone := r.TakeUnsaved()
 	for _, rec := range changed {

@@ -16,7 +16,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
-// WatchSet collects what a reader has read. WatchCtx returns once one of the results changes.
+// WatchSet watches the results of the methods that it is passed to. Its method WatchCtx returns
+// once one of these results may have changed.
 type WatchSet = memdb.WatchSet
 
 // NewWatchSet makes an empty WatchSet.
@@ -40,7 +41,7 @@ type Registry struct {
 	began  time.Time
 	db     *memdb.MemDB
 	wake   chan struct{}
-	latest atomic.Int64 // changed in write transactions
+	latest atomic.Int64 // newest Export.Since; changed only in write transactions
 
 	mu      sync.Mutex
 	unsaved map[RecordID]struct{}
@@ -69,10 +70,11 @@ type Update struct {
 	Stamp Stamp
 	// Started is when the member began to publish, by its own clock; zero: unknown.
 	Started time.Time
-	// Snapshot means that Exports has all exports of the member. Others are withdrawn.
+	// Snapshot means that Exports has all exports of the member. Its other exports are withdrawn.
 	Snapshot bool
-	// Partial means that further updates have the rest of a snapshot. Only the last of them
-	// withdraws exports. Before lists the exports of the preceding updates.
+	// Partial means that the update is part of a snapshot, and further updates follow. Only the
+	// last update, which is not Partial, withdraws exports. Before lists the exports of the
+	// preceding updates.
 	Partial bool
 	Before  []objectid.Pool
 	// Exports are new and changed exports, each with the stamp of its last change. Withdrawn are
@@ -87,15 +89,15 @@ type Update struct {
 	Bundle []byte
 }
 
-// Rejection reports an update that had no effect, or only part of it. After the next update without
-// a Rejection, the source must request all exports of the member again.
+// Rejection reports that Apply dropped an update or some of its exports. After the next update
+// without a Rejection, the caller must request all exports of the member again.
 type Rejection struct {
 	Member  string
 	Problem string
 }
 
-// Apply applies updates in one transaction, and returns the pools to assemble again, sorted. An
-// accepted update renews its member's lease.
+// Apply applies updates in one transaction. It returns the pools, sorted, that multicluster/imports
+// must assemble again. An accepted update renews its member's lease.
 func (r *Registry) Apply(updates ...Update) (changed []objectid.Pool, rejected []Rejection) {
 	changed = r.write(func(t txn) {
 		for i := range updates {
@@ -115,7 +117,7 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 	next := *m
 	older := (u.Stamp.Compare(m.Known) < 0 || r.replaced(m, u)) && !faulty("fence")
 	switch {
-	case m.UID == "": // exports of a lost epoch may still drain
+	case m.UID == "": // exports of an earlier member with this name may still drain
 		next.Known = t.forget(m.Name)
 	case m.UID != u.UID:
 		if r.running(t, m) {
@@ -141,7 +143,9 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 		next.State = Draining
 	}
 	known := next.Known
-	if u.Snapshot { // accept exports below Known, because earlier partial updates may have had no effect
+	// Accept exports with stamps below Known, because earlier partial updates may have had no
+	// effect.
+	if u.Snapshot {
 		known = Stamp{}
 	}
 	named, least := make(map[objectid.Pool]bool, len(u.Exports)+len(u.Before)), math.MaxInt
@@ -203,18 +207,19 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 	return problem
 }
 
-// maxAhead is how far ahead of this process's clock the start of a member may be.
+// maxAhead is how far the Started time of a member may be in the future of this process's clock.
 const maxAhead = time.Hour
 
-// plausible reports whether a member may have started at a time. If one time is before 1970, an API
-// server rejects the times of all members.
+// plausible reports whether a member may have started at a time. It rejects times before 1970: if
+// one member's time is before 1970, an API server rejects the times of all members.
 func (r *Registry) plausible(started time.Time) bool {
 	return started.Unix() > 0 && started.Before(r.cfg.Now().Add(maxAhead))
 }
 
-// startsAgain reports whether a member that lost its epoch may begin anew, with an older stamp. It
-// may if its lease here has expired, or if its process began after the known one. A process that
-// began before the known one must wait for an hour after the lease expired.
+// startsAgain reports whether to accept an update with an older stamp than the known one, because
+// the member may have lost its epoch. It accepts the update if the member's lease has expired, or
+// if the sending process began after the known process. If the sending process began before the
+// known process, it must wait until an hour after the lease expired.
 func (r *Registry) startsAgain(t txn, m *Member, u *Update) bool {
 	switch {
 	case m.Started.IsZero(), !r.plausible(u.Started):
@@ -225,14 +230,16 @@ func (r *Registry) startsAgain(t txn, m *Member, u *Update) bool {
 	return !r.running(t, m) || u.Started.After(m.Started)
 }
 
-// repeats reports whether a process began after the known one but has no later epoch. This happens
-// when an older state folder is restored; newer records may then have older stamps.
+// repeats reports whether the process that sent u began after the known process but has no later
+// epoch. This happens when an older state folder is restored. Newer records may then have older
+// stamps.
 func (r *Registry) repeats(m *Member, u *Update) bool {
 	return u.Stamp.Epoch <= m.Known.Epoch && !m.Started.IsZero() && r.plausible(u.Started) && u.Started.After(m.Started)
 }
 
-// replaced reports whether a process began before the known one but has no earlier epoch. This
-// happens when the known process could not save its epoch, for example on a full disk.
+// replaced reports whether the process that sent u began before the known process but has no
+// earlier epoch. This happens when the known process could not save its epoch, for example on a
+// full disk.
 func (r *Registry) replaced(m *Member, u *Update) bool {
 	return u.Stamp.Epoch <= m.Known.Epoch && !m.Started.IsZero() && r.plausible(u.Started) &&
 		u.Started.Before(m.Started)
@@ -247,8 +254,9 @@ func (t txn) forget(member string) Stamp {
 	return Stamp{}
 }
 
-// export stores an export. It ignores an export older than the stored version or, if none is
-// stored, older than known. It returns a problem only if there is no room.
+// export stores an export. It ignores an export with an older stamp than the stored version or, if
+// no version is stored, than known. It returns a problem only if the member's share has no room for
+// the export.
 func (r *Registry) export(t txn, e *Export, known Stamp) (problem string) {
 	old := rows.First[Export](t, exportTable, exportKey(e.Cluster, e.Pool))
 	switch {
@@ -275,7 +283,8 @@ func (r *Registry) export(t txn, e *Export, known Stamp) (problem string) {
 	return ""
 }
 
-// Next returns the time until Expire has something to do; false: never.
+// Next returns the time until the next lease or drain ends, when Expire must be called; false: no
+// lease or drain runs.
 func (r *Registry) Next() (time.Duration, bool) {
 	t := r.read()
 	next, ok := time.Duration(0), false
@@ -296,8 +305,8 @@ func (r *Registry) Next() (time.Duration, bool) {
 	return max(next-r.now(), 0), ok
 }
 
-// Expire ends leases and drops drained exports whose time has passed. It returns the pools to
-// assemble again.
+// Expire ends the leases whose time has passed, and drops the exports that have drained. It returns
+// the pools that multicluster/imports must assemble again.
 func (r *Registry) Expire() []objectid.Pool {
 	return r.write(func(t txn) {
 		r.expireLeases(t)
@@ -305,8 +314,8 @@ func (r *Registry) Expire() []objectid.Pool {
 	})
 }
 
-// write runs change in a transaction. It returns the pools whose exports, or whose exporting
-// members, changed, sorted.
+// write runs change in a write transaction. It returns the pools, sorted, whose exports or
+// exporting members changed.
 func (r *Registry) write(change func(t txn)) []objectid.Pool {
 	t := txn{r.db.Txn(true), r.cfg.Exports, map[string]Count{}, new(int)}
 	defer t.Abort()

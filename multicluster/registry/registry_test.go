@@ -32,7 +32,7 @@ func export(p objectid.Pool, at registry.Stamp, address string) registry.Export 
 	}}
 }
 
-// set is a registry with the members east and west.
+// set returns a registry with the members east and west.
 func set() *registry.Registry {
 	r := registry.New(registry.Config{})
 	r.SetMembers([]string{"east", "west"})
@@ -231,7 +231,8 @@ func TestStamp_MemberThatLostItsEpochIsServedAgain(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Hour)
-		if apply(t, r, lost(began.Add(-time.Second))); exports(r, chat) != "east=again" { // a clock was set back
+		// The member's clock was set back.
+		if apply(t, r, lost(began.Add(-time.Second))); exports(r, chat) != "east=again" {
 			t.Errorf(`after an hour: %q, want "east=again"`, exports(r, chat))
 		}
 	})
@@ -254,9 +255,9 @@ func TestMember_NameOfALostClusterCanBeTakenOver(t *testing.T) {
 	})
 }
 
-// While the previous cluster's lease runs, updates of its replacement have no effect. The first
-// update with an effect is a renewal. It makes the source request a snapshot, which has the earlier
-// exports.
+// While the lease of the previous cluster runs, updates of the cluster that replaces it have no
+// effect. After that, the first accepted update is a renewal without exports. It must cause a
+// request for a snapshot, which has all exports.
 func TestMember_ThatStartsAgainHasAllItsExports(t *testing.T) {
 	for _, uid := range []string{"e", "rebuilt"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -276,8 +277,8 @@ func TestMember_ThatStartsAgainHasAllItsExports(t *testing.T) {
 	}
 }
 
-// A user removes a member, and adds it again while its exports drain. The member has lost its epoch
-// in between.
+// A user removes a member, and adds it again while its exports drain. Before it is added again, the
+// member loses its epoch.
 func TestMember_ThatJoinsAgainWithALostEpochHasItsExports(t *testing.T) {
 	r := set()
 	east := registry.Update{Member: "east", UID: "1", Stamp: stamp(7, 2), Snapshot: true}
@@ -295,8 +296,8 @@ func TestMember_ThatJoinsAgainWithALostEpochHasItsExports(t *testing.T) {
 	}
 }
 
-// A process on a restored disk has the epoch of an earlier process, whose stamps it may exceed
-// before it connects.
+// A process on a restored disk has the same epoch as an earlier process. Its stamps may already
+// exceed the stamps of the earlier process when it connects.
 func TestMember_ThatRepeatsAnEpochHasItsExports(t *testing.T) {
 	r, began := set(), time.Now()
 	east := registry.Update{Member: "east", UID: "1", Stamp: stamp(2, 4), Snapshot: true,
@@ -311,8 +312,8 @@ func TestMember_ThatRepeatsAnEpochHasItsExports(t *testing.T) {
 	}
 }
 
-// A process that cannot save its epoch, on a full disk, has the same epoch as its successor. If it
-// continues, its updates must have no effect.
+// On a full disk, a process cannot save its epoch, so its successor has the same epoch. If the
+// replaced process continues to send updates, they must have no effect.
 func TestMember_ReplacedProcessWithTheEpochOfItsSuccessorChangesNothing(t *testing.T) {
 	r, began := set(), time.Now()
 	replaced := registry.Update{Member: "east", UID: "1", Stamp: stamp(2, 2), Snapshot: true,
@@ -406,9 +407,9 @@ func TestPlacement_GoesWithTheReport(t *testing.T) {
 	has("west chat")
 }
 
-// A cluster changes its exports at random. Two sources deliver its updates late, each beginning
-// with its own snapshot. The registry must never revive an export that was withdrawn before the
-// newest received update, and must end with the cluster's exports.
+// A cluster changes its exports at random. Two sources deliver its updates late, and each begins
+// with a snapshot. The registry must never revive an export that was withdrawn before the newest
+// received update. At the end, it must have the cluster's exports.
 func TestRegistry_SourcesInAnyOrderEndWithTheExportersPools(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -443,7 +444,7 @@ func TestRegistry_SourcesInAnyOrderEndWithTheExportersPools(t *testing.T) {
 			history = append(history, u)
 		}
 		snapshots = append(snapshots, snapshot())
-		var sources [2][]registry.Update // the rest of each source's updates
+		var sources [2][]registry.Update // the updates that each source has not delivered yet
 		for i := range sources {
 			from := rng.IntN(len(history))
 			sources[i] = append([]registry.Update{snapshots[from]}, history[from:]...)
@@ -456,7 +457,7 @@ func TestRegistry_SourcesInAnyOrderEndWithTheExportersPools(t *testing.T) {
 			}
 			u := sources[i][0]
 			sources[i] = sources[i][1:]
-			if rng.IntN(5) == 0 && len(sources[i]) > 0 { // reconnects to an older or a newer replica
+			if rng.IntN(5) == 0 && len(sources[i]) > 0 { // reconnects to an older or newer replica
 				sources[i][0] = snapshots[len(history)-len(sources[i])+1]
 			}
 			r.Apply(u)
@@ -483,7 +484,8 @@ func TestRegistry_SourcesInAnyOrderEndWithTheExportersPools(t *testing.T) {
 	}
 }
 
-// On Kubernetes one status has the starts of all members, and cannot hold a year before 0.
+// On Kubernetes, the status of the ClusterSet has the start times of all members, and cannot hold a
+// year before 0. So the registry ignores such a start time.
 func TestRegistry_StartThatIsNoTimeIsNotKept(t *testing.T) {
 	r := set()
 	apply(t, r,

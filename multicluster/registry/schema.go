@@ -83,7 +83,7 @@ func poolKey(p objectid.Pool) []byte { return rows.Key(p.Namespace, p.Name) }
 
 func exportKey(cluster string, p objectid.Pool) []byte { return rows.Key(cluster, p.Namespace, p.Name) }
 
-// deadlineKey keeps the order of durations that are not negative.
+// deadlineKey returns an index key that sorts like d. d must not be negative.
 func deadlineKey(d time.Duration) []byte { return binary.BigEndian.AppendUint64(nil, uint64(d)) }
 
 type txn struct {
@@ -95,8 +95,8 @@ type txn struct {
 
 func (r *Registry) read() txn { return txn{Txn: r.db.Txn(false), exports: r.cfg.Exports} }
 
-// until iterates over rows whose deadline has passed, in the index's order. The loop must not
-// change the table.
+// until iterates over the rows whose deadline is at or before now, in the order of the index. The
+// loop must not change the table.
 func until[Row any](t txn, table, index string, deadline func(*Row) time.Duration, now time.Duration) iter.Seq[*Row] {
 	return func(yield func(*Row) bool) {
 		list, err := t.LowerBound(table, index, deadlineKey(0))

@@ -18,7 +18,7 @@ func since(r *registry.Registry, member string, p objectid.Pool) int64 {
 	return -1
 }
 
-// imported makes this cluster import exports of a member.
+// imported records that this cluster imports exports of a member, and returns their Since.
 func imported(r *registry.Registry, member string, pools ...objectid.Pool) int64 {
 	var ids []registry.RecordID
 	for _, p := range pools {
@@ -88,14 +88,14 @@ func TestSince_EndsWithTheImport(t *testing.T) {
 			t.Errorf("not imported any more: got since %d, the newest %d, want 0 and %d", since(r, "east", chat),
 				r.Newest(), first)
 		}
-		// exactly one: gone if the export has no mode, else changed
+		// One record is to be saved or dropped: dropped if the export has no routing mode.
 		if changed, gone := r.TakeUnsaved(); len(changed)+len(gone) != 1 {
 			t.Errorf("records: got %v to save, %v to drop, want 1 of both together", changed, gone)
 		}
 		if again := imported(r, "east", chat); again <= first || since(r, "east", chat) != again {
 			t.Errorf("imported again: since %d, want %d, after %d", since(r, "east", chat), again, first)
 		}
-		r.Imported([]registry.RecordID{{Cluster: "east", Pool: code}}, nil) // that export does not exist
+		r.Imported([]registry.RecordID{{Cluster: "east", Pool: code}}, nil) // the export of code does not exist
 	})
 }
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// model is a reference for blocks: a list, most recently used block first.
+// model is a reference implementation of blocks: a list, with the most recently used block first.
 type model struct {
 	list []uint64
 	max  int

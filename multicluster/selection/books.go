@@ -6,12 +6,13 @@ const (
 	// maxUnreported bounds the tracked requests of a member. When it is exceeded, the oldest
 	// request counts as reported.
 	maxUnreported = 1024
-	// settled is how long a request may be missing in reports before it counts as lost.
+	// settled is how long a member's reports may not count a request before the request is assumed
+	// lost.
 	settled = time.Second
 )
 
 type books struct {
-	// queue is a ring of requests that no report counts yet, oldest first.
+	// queue is a ring buffer of the requests that no report counts yet, oldest first.
 	queue  []sent // the length is a power of two
 	head   int
 	length int
@@ -25,7 +26,8 @@ type books struct {
 	taken, base uint64
 	synced      bool
 
-	// Without reports: unserved is Q in doc.go, and backlog is W.
+	// These fields are used without reports. unserved is Q in doc.go, and backlog is W at the time
+	// at.
 	unserved, backlog float64
 	at                time.Time
 	inFlight          int
@@ -37,12 +39,13 @@ type sent struct {
 	declined bool
 }
 
-// unreported returns the work of the unreported requests, in seconds of one server.
+// unreported returns how long one server would take for the requests that no report counts yet, in
+// seconds.
 func (b *books) unreported(rate float64) float64 {
 	return b.tokens/rate + perRequest*float64(b.pending)
 }
 
-// wait returns the expected wait in seconds.
+// wait returns, for a member without reports, the expected wait of a new request in seconds.
 func (b *books) wait(now time.Time, rate, servers float64) float64 {
 	work := min(max(b.leaked(now, rate*servers), b.unserved/2), b.unserved)
 	return (work/rate + perRequest*float64(b.inFlight)) / servers
@@ -115,7 +118,7 @@ func (b *books) pop() {
 func (b *books) restart() { b.synced = false }
 
 // counted applies a report that the member has received n requests. n should include every request
-// that was sent before `before`.
+// that was sent before the time `before`.
 func (b *books) counted(before time.Time, n uint64) {
 	if !b.synced || n < b.base {
 		for b.length > 0 && b.queue[b.head].at.Before(before) {

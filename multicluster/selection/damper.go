@@ -5,15 +5,16 @@ import "time"
 // Recovery is how long a member must be up before Up returns true again.
 const Recovery = 3 * time.Second
 
-// Damper delays the return of a member that was down. Envoys react within milliseconds, so a
-// flapping member would move requests back and forth. The zero value is up.
+// Damper delays the return of a member that was down. Without the delay, a member that is down and
+// up in turns would move requests back and forth, because Envoys react within milliseconds. The
+// zero value is up.
 type Damper struct {
 	down  bool
-	since time.Time // last time the member was observed as down
-	rises bool      // the member was observed as up after since
+	since time.Time // when the member was last down, or first up again
+	rises bool      // the member was up at all observations after since
 }
 
-// Observe records whether the member is up. Down takes effect at once.
+// Observe records whether the member is up. If it is down, Up returns false at once.
 func (d *Damper) Observe(now time.Time, up bool) {
 	switch {
 	case !up:
@@ -28,7 +29,7 @@ func (d *Damper) Up(now time.Time) bool {
 	return !d.down || d.rises && now.Sub(d.since) >= Recovery
 }
 
-// Next returns when Up changes by the time alone; false: never.
+// Next returns when Up becomes true without another Observe; false: never.
 func (d *Damper) Next(now time.Time) (at time.Time, ok bool) {
 	if !d.down || !d.rises || d.Up(now) {
 		return time.Time{}, false

@@ -1,5 +1,5 @@
-// Package selection chooses the cluster of an import for a request. It is pure: callers pass the
-// time and a source of random numbers. If a picker chooses for each request, LeastLoad ranks the
+// Package selection chooses the cluster of an import for a request. It reads no clock and makes no
+// random numbers: callers pass both. If a picker chooses for each request, LeastLoad ranks the
 // clusters by cost. If Envoy chooses, shares.go computes the weights and priorities of members in
 // EDS, and Damper delays recovered members. The type Within limits the choice in both cases.
 //
@@ -20,6 +20,6 @@
 // time.
 //
 // A member that declines a request, or misses three announced reports, is barred for 10 s. Barred
-// members are last in the ranking. No report can break the choice: figures outside their ranges,
-// and NaN, are replaced.
+// members are last in the ranking. Invalid reports do no harm: numbers outside their ranges, and
+// NaN, are replaced.
 package selection

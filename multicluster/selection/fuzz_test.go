@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// membersOf returns the members whose bits are set.
+// membersOf returns a member for each set bit.
 func membersOf(bits byte) (list []Member) {
 	for i := range 8 {
 		if bits>>i&1 == 1 {
@@ -29,8 +29,8 @@ func reportOf(b []byte) Report {
 }
 
 // FuzzLeastLoad_EveryMemberIsRankedOnce makes members join, leave, report and decline, and requests
-// begin and end, in any order. Each Rank must have all members once with numeric costs, and memory
-// must stay bounded.
+// begin and end, in any order. Each result of Rank must have all members once, with costs that are
+// not NaN, and memory must stay bounded.
 func FuzzLeastLoad_EveryMemberIsRankedOnce(f *testing.F) {
 	f.Add([]byte("\x00\x01\x02\x03\x04\x05\x06\x07"))
 	f.Add([]byte{0, 7, 1, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 2, 3, 2, 9, 3, 1, 4, 1, 5, 200, 2, 1})

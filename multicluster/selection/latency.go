@@ -4,16 +4,16 @@ import "time"
 
 const (
 	answerWeight = 0.2
-	// answerAge is how long after the last response a mean counts.
+	// answerAge is how long after a member's last response its mean time to the first byte is used.
 	answerAge = 10 * time.Minute
-	// A member whose last response is older than recheck is tried by at most every recheckPicks-th
-	// request.
+	// If a member's last response is older than recheck, at most every recheckPicks-th request
+	// tries the member.
 	recheck      = 30 * time.Second
 	recheckPicks = 20
 )
 
 type answers struct {
-	mean    float64   // from sending a request to the first byte, less the round trip, in seconds
+	mean    float64   // mean time to the first byte without the round trip, in seconds
 	at      time.Time // of the last response; zero: none
 	waiting int
 	pick    uint64
@@ -28,13 +28,15 @@ func (a *answers) add(now time.Time, seconds float64) {
 
 func (a *answers) known(now time.Time) bool { return !a.at.IsZero() && now.Sub(a.at) < answerAge }
 
-// due reports whether the next request should try the member. Trials do not overlap.
+// due reports whether the next request should go to the member to measure its response time. At
+// most one trial is in flight.
 func (a *answers) due(now time.Time, picks uint64) bool {
 	return a.waiting == 0 && (!a.known(now) || now.Sub(a.at) >= recheck && picks-a.pick >= recheckPicks)
 }
 
-// firstByte returns the expected seconds to a member's first byte: its mean, or 0 if a trial is
-// due. During a trial, other requests expect the mean of the slowest member.
+// firstByte returns the expected time to a member's first byte, in seconds: its mean, or 0 if a
+// trial is due, so that the request goes to the member. While a member without a mean is tried,
+// other requests expect the mean of the slowest member.
 func (l *LeastLoad) firstByte(m *member, now time.Time) (seconds float64, by Basis) {
 	switch a := &m.answers; {
 	case a.due(now, l.picks):
@@ -57,7 +59,8 @@ func (l *LeastLoad) latency(m *member, now time.Time) Choice {
 	return c
 }
 
-// FirstByteAfter is FirstByte with the time from sending the request to the first byte; 0: unknown.
+// FirstByteAfter is FirstByte that also records the time `after` from sending the request to the
+// first byte; 0: unknown.
 func (e *Lease) FirstByteAfter(now time.Time, after time.Duration) {
 	if e.set == nil || e.read {
 		return

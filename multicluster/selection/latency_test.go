@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// byLatency has three members with fixed response times, round trips included.
+// byLatency has a LeastLoad with three members, and the response time of each, including the round
+// trip.
 type byLatency struct {
 	t     *testing.T
 	l     *LeastLoad
@@ -38,7 +39,8 @@ func (b *byLatency) send(n int) {
 	}
 }
 
-// expect sends n requests. All must go to member, except for at most `tries` trials of others.
+// expect sends n requests. All must go to member, except at most `tries` requests, which try other
+// members.
 func (b *byLatency) expect(member string, n, tries int) {
 	b.t.Helper()
 	clear(b.went)
@@ -57,15 +59,15 @@ func TestSelection_LatencyGoesToTheFastestAndTriesTheOthers(t *testing.T) {
 		math.Abs(c[0].Wait-.26) > 1e-9 || c[0].RoundTrip != .04 || c[0].Basis != Answered {
 		t.Errorf("got %+v, want north at 0.3 s, 0.26 s of it waiting, and 0.04 s of round trip", c[0])
 	}
-	b.expect("north", 200, 20) // at most one in 20 tries each other member
+	b.expect("north", 200, 20) // at most one request in 20 tries each other member
 	if b.went["east"] < 4 || b.went["west"] < 4 {
 		t.Errorf("in 200 s %v went to each, want at least 4 to east and to west", b.went)
 	}
-	// When another member becomes the fastest, a trial detects it.
+	// If another member becomes the fastest, a trial detects this.
 	b.after["west"] = 200 * time.Millisecond
 	b.send(400)
 	b.expect("west", 100, 12)
-	// When the fastest becomes slow, requests leave it after some responses.
+	// If the fastest member becomes slow, requests go to another member after some responses.
 	b.after["west"] = 2 * time.Second
 	b.send(5)
 	b.expect("north", 20, 3)
@@ -79,7 +81,7 @@ func TestSelection_LatencyTriesWithOneRequestAtATime(t *testing.T) {
 		b.l.Standings(b.now)[0].FirstByte != 0 {
 		t.Fatalf("got %+v, want east tried at no cost", c[0])
 	}
-	b.send(1) // east, in .5 s
+	b.send(1) // goes to east, which responds after 0.5 s
 	clear(b.went)
 	var open []Lease
 	for range 20 {
@@ -90,7 +92,7 @@ func TestSelection_LatencyTriesWithOneRequestAtATime(t *testing.T) {
 		t.Errorf("while two members are tried, %v requests went to each, want 1 to north and west, 18 to east", b.went)
 	}
 	for i := range open {
-		open[i].End() // ends without a response, so east is tried again
+		open[i].End() // the trial ends without a response, so another one follows
 	}
 	if _, c := b.begin(); c.Member != "north" {
 		t.Errorf(`the next one goes to %s, want "north"`, c.Member)

@@ -2,8 +2,8 @@ package selection
 
 import "time"
 
-// Lease is a request that was sent to a member, until it ends. Its methods must not be called
-// concurrently.
+// Lease accounts for a request that was sent to a member, until the request ends. Its methods must
+// not be called concurrently.
 type Lease struct {
 	set    *LeastLoad
 	member *member
@@ -12,7 +12,8 @@ type Lease struct {
 	read   bool
 }
 
-// Begin charges a request to c, a Choice that Rank returned for it.
+// Begin records that a request was sent to the member of c, a Choice that Rank returned for the
+// request.
 func (l *LeastLoad) Begin(now time.Time, c Choice, p Prompt) Lease {
 	if c.member == nil {
 		return Lease{}
@@ -69,8 +70,8 @@ func (e *Lease) Declined(now time.Time) {
 	e.member.barred = now.Add(barredFor)
 }
 
-// Bar excludes a member for a short time after it declined a request. The lease of the request
-// belongs to another member.
+// Bar bars a member for 10 s after it declined a request. It is for a request whose Lease belongs
+// to another member. Otherwise use Lease.Declined.
 func (l *LeastLoad) Bar(now time.Time, name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

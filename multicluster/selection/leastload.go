@@ -11,13 +11,14 @@ import (
 const (
 	// MaxMembers is how many members an import may have. Further members take no requests.
 	MaxMembers = 64
-	// DefaultMargin is a compromise. At 70 % load, 45 % of the requests leave their cluster with
-	// it, and 65 % without a margin.
+	// DefaultMargin is a compromise: at 70 % load, 45 % of the requests leave their cluster with
+	// this margin, and 65 % without a margin.
 	DefaultMargin = 100 * time.Millisecond
-	// DefaultBlocks take about 8 MiB when all are used.
+	// DefaultBlocks is the default of Config.Blocks. So many blocks take about 8 MiB.
 	DefaultBlocks = 1 << 18
 
-	// uncachedWeight is above 1, because reading an uncached prompt also delays all later requests.
+	// uncachedWeight multiplies the time to read a prompt's uncached tokens. It is above 1, because
+	// reading them also delays all later requests.
 	uncachedWeight = 3
 	// perRequest is the cost of a request in flight, in seconds.
 	perRequest = 0.020
@@ -31,7 +32,7 @@ const (
 type Config struct {
 	// Local is the member that is this cluster itself; "": none.
 	Local string
-	// Margin is how much less than Local another member must cost to be preferred.
+	// Margin is added to the cost of all members except Local.
 	Margin time.Duration
 	// End returns how many tokens the first i+1 blocks of a chain have. Required. All clusters of
 	// the set must use the same function.
@@ -53,8 +54,8 @@ type Member struct {
 	RoundTrip time.Duration
 	// Servers is the member's number of servers until a report has it; 0: unknown.
 	Servers int
-	// Empty means that no server of the member takes requests, as far as known. A report overrides
-	// it.
+	// Empty means that, without a report, the member is assumed to have no server that takes
+	// requests.
 	Empty bool
 }
 
@@ -75,7 +76,8 @@ type LeastLoad struct {
 
 	mu      sync.Mutex
 	members []*member
-	// rate and servers are means over the members that report, for members that do not.
+	// rate and servers are means over the members that report. They are used for members without a
+	// report.
 	rate, servers float64
 	picks         uint64
 }
@@ -98,8 +100,8 @@ func New(c Config) *LeastLoad {
 	return &LeastLoad{cfg: c, secret: c.Random(), rate: defaultRate, servers: 1}
 }
 
-// SetMembers replaces the members. A member whose name stays keeps its state. Members beyond
-// MaxMembers, by name, are ignored.
+// SetMembers replaces the members. A member whose name stays keeps its measurements. Only the first
+// MaxMembers by name are used.
 func (l *LeastLoad) SetMembers(members []Member) {
 	members = slices.SortedFunc(slices.Values(members), func(a, b Member) int { return cmp.Compare(a.Name, b.Name) })
 	members = slices.CompactFunc(members, func(a, b Member) bool { return a.Name == b.Name })
@@ -158,13 +160,13 @@ func (l *LeastLoad) average() {
 	}
 }
 
-// Basis states from what Choice.Wait was computed.
+// Basis is the source of Choice.Wait.
 type Basis string
 
 const (
 	// Reported means the member's last report.
 	Reported Basis = "report"
-	// Own means this gateway's requests in flight. The member does not report.
+	// Own means this gateway's requests in flight, because the member does not report.
 	Own Basis = "own requests"
 	// Answered means the member's mean time to the first byte (Config.Latency).
 	Answered Basis = "its answers"
@@ -181,10 +183,10 @@ type Choice struct {
 	Basis                           Basis
 	// Uncached is how many of the prompt's tokens the member has not read before.
 	Uncached int
-	// Barred states why the member is barred; "": it is not.
+	// Barred states why the member is barred; "": it is not barred.
 	Barred string
 	// Session means that the member has the request's session, so it comes first. If it is barred,
-	// it comes after the members that are not.
+	// it comes after the members that are not barred.
 	Session bool
 
 	member *member
@@ -197,9 +199,9 @@ const (
 	BarredEmpty    = "it reports no server that takes requests" // or the page of its picker shows none
 )
 
-// Rank appends all members to out: the session's member first, then the others by cost, barred
-// members last. Members of equal cost are in random order. Begin charges the request to one of
-// them.
+// Rank appends a Choice for each member to out: the session's member first, then the others by
+// cost, barred members last. Members of equal cost are in random order. The caller sends the
+// request to one of them, and calls Begin with its Choice.
 func (l *LeastLoad) Rank(now time.Time, p Prompt, out []Choice) []Choice {
 	first := len(out)
 	l.mu.Lock()

@@ -73,8 +73,8 @@ func TestSelection_CostIsThatOfTheFormula(t *testing.T) {
 	if diff := cmp.Diff(want, ranked, cmpopts.IgnoreUnexported(Choice{}), cmpopts.EquateApprox(0, 1e-9)); diff != "" {
 		t.Errorf("want this ranking (-want +got):\n%s", diff)
 	}
-	// The request is charged to north, which then has its prompt cached. Only the rest of a longer
-	// prompt is uncached.
+	// After a request with the prompt went to north, north has the prompt cached. Of a longer
+	// prompt, only the rest is uncached.
 	l.Begin(start, ranked[0], p)
 	ranked = l.Rank(start, Prompt{Tokens: 8292, Chain: chain(1, 16)}, ranked[:0])
 	if c := ranked[0]; c.Member != "north" || c.Uncached != 100 || math.Abs(c.Wait-(.25+(8192./8000+.02)/8)) > 1e-9 {
@@ -171,8 +171,8 @@ func TestSelection_RequestsSinceTheReportCountUntilAReportHasThem(t *testing.T) 
 			t.Errorf("a report that counts %g: wait %g, want that of %g requests", report.counted, got, report.left)
 		}
 	}
-	// The report counts 9 requests although 5 were sent, because an earlier process sent four. The
-	// next request is number 10.
+	// The report counts 9 requests, although this process sent only 5, because an earlier process
+	// sent four. The next request is number 10.
 	l.Begin(after(.2), west(after(.2)), Prompt{Tokens: 8000})
 	r := idle(0)
 	r.Counted = 10
@@ -215,7 +215,7 @@ func TestSelection_RestartedMemberCountsFromZero(t *testing.T) {
 	l.Begin(after(.5), at(), Prompt{})
 	l.Begin(after(1.1), at(), Prompt{})
 	r.Counted, r.Epoch = 0, 2
-	l.Report(after(1.2), "west", r) // sent before the second request arrived
+	l.Report(after(1.2), "west", r) // west sent this report before the second request arrived
 	if got := l.Standings(after(1.2))[2].Unreported; got != 1 {
 		t.Errorf("after the restart: got %d requests not counted, want 1", got)
 	}
@@ -247,7 +247,8 @@ func TestSelection_OwnRequestsCountWithoutReports(t *testing.T) {
 	if c := choose(after(.4)); math.Abs(c.Wait-.62) > 1e-9 {
 		t.Errorf("0.4 s of it are read: got %+v, want a wait of 0.62 s", c)
 	}
-	// Without a first byte, tokens that servers should have read count half.
+	// While a request has no first byte, its tokens still count half, even if servers should have
+	// read them.
 	if c := choose(after(5)); math.Abs(c.Wait-.52) > 1e-9 {
 		t.Errorf("it should have been read: got %+v, want a wait of 0.52 s", c)
 	}
@@ -335,7 +336,7 @@ func TestSelection_SilentMemberIsBarredOnceThenOwnRequestsCount(t *testing.T) {
 				switch c.Member {
 				case "west":
 					barred, own = passed >= 15*time.Second && passed < 25*time.Second, passed >= 15*time.Second
-				case "north": // its last report was at 19.9 s
+				case "north": // the last report of north was at 19.9 s
 					barred, own = passed >= 20500*time.Millisecond && passed < 30500*time.Millisecond,
 						passed >= 20500*time.Millisecond
 				}
@@ -445,7 +446,7 @@ func TestSelection_PickAllocatesNothing(t *testing.T) {
 
 func TestSelection_ConcurrentPicksAndReportsAgree(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	l := three(t, func(c *Config) { c.Random = random.Uint64 }) // called with the lock held
+	l := three(t, func(c *Config) { c.Random = random.Uint64 }) // Random is called with the lock held
 	var all sync.WaitGroup
 	for g := range 8 {
 		all.Go(func() {

@@ -2,8 +2,8 @@ package selection
 
 import "sync"
 
-// News collects prompt blocks for the next report on a member, without blocks of recent reports. A
-// block is reported again once other blocks have filled half of the servers' cache. Methods may be
+// News collects the prompt blocks for the next report of a member. It omits blocks that were
+// reported recently, until other blocks have filled half of the servers' cache. Its methods may be
 // called concurrently.
 type News struct {
 	mu       sync.Mutex
@@ -42,8 +42,8 @@ func (n *News) Add(chain []uint64) {
 	}
 }
 
-// Take appends to out the blocks since its last call, in the order of Report.Blocks. dropped is the
-// number of blocks beyond MaxReportBlocks.
+// Take appends to out the new blocks since the last call of Take, in the order of Report.Blocks.
+// dropped is the number of further blocks, which exceed MaxReportBlocks.
 func (n *News) Take(out []uint64) (blocks []uint64, dropped int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -25,8 +25,8 @@ func TestSelection_ReportHasNewBlocksNewestPromptFirst(t *testing.T) {
 	if got := take(); !slices.Equal(got, []uint64{6, 5}) {
 		t.Errorf("news: got %v, want 6 5", got)
 	}
-	// Blocks 1 and 2 are reported again: since their report, other blocks have filled half of the
-	// cache.
+	// Blocks 1 and 2 are reported again, because other blocks have filled half of the cache since
+	// they were reported.
 	n.Add([]uint64{1, 2, 7})
 	n.Add([]uint64{1, 2, 7})
 	if got := take(); !slices.Equal(got, []uint64{1, 2, 7}) {

@@ -3,8 +3,8 @@ package selection
 import "time"
 
 const (
-	maxLeast    = 3600.0 // seconds
-	minRate     = 1.0    // tokens a second
+	maxLeast    = 3600.0 // bounds Report.Least, in seconds
+	minRate     = 1.0    // bounds Report.Rate, in tokens per second
 	maxRate     = 1e7
 	maxServers  = 1 << 16
 	minInterval = 50 * time.Millisecond
@@ -23,8 +23,8 @@ type Report struct {
 	Rate float64
 	// Counted is the number of this gateway's requests that the member received in Epoch.
 	Counted, Epoch uint64
-	// Blocks has blocks of prompts that any gateway sent to the member since the last report. The
-	// newest prompt comes first, its first block first.
+	// Blocks has the new blocks of prompts that any gateway sent to the member since the last
+	// report. The newest prompt comes first. The blocks of a prompt are in order.
 	Blocks []uint64
 	// Capacity is how many blocks the member's servers cache together; 0: unknown.
 	Capacity int
@@ -69,10 +69,11 @@ func (l *LeastLoad) Report(now time.Time, name string, r Report) {
 	l.average()
 }
 
-// Standing is the state of a member, for status and metrics.
+// Standing is the state of a member of an import, for status and metrics.
 type Standing struct {
 	Member
 	// Report is the member's last report without Blocks; nil: it sent none, or has missed three.
+	// Age is the time since the report.
 	Report *Report
 	Age    time.Duration
 	Barred string

@@ -6,14 +6,15 @@ import (
 	"slices"
 )
 
-// MaxRatio bounds the ratio of two weights. On a retry, Envoy draws by weight until it draws an
-// untried member. With a higher ratio, a declined request may not reach all members.
+// MaxRatio bounds the ratio of two members' weights. For a retry, Envoy draws members by weight
+// until it draws one that the request has not tried. Envoy limits the draws, so with a higher ratio
+// a declined request may not reach all members.
 const MaxRatio = 100
 
-// Candidate is one of the members among which a policy shares requests.
+// Candidate is a member among which a policy divides the requests.
 type Candidate struct {
 	Place
-	// Weight is the weight within the import; 0: no requests.
+	// Weight is the member's weight in the import; 0: the member gets no requests.
 	Weight uint32
 	// Down means that the member takes no requests now. Only Priority uses it.
 	Down bool
@@ -22,20 +23,21 @@ type Candidate struct {
 // Share is a member's endpoint in EDS. A member without a Share is not in EDS.
 type Share struct {
 	Name string
-	// Weight is the weight within the priority.
+	// Weight is the member's weight among the members of the same Priority.
 	Weight uint32
 	// Priority is 0 for the members that Envoy tries first. Priorities have no gaps.
 	Priority uint32
 }
 
-// Weighted divides first attempts by weight. The division is exact if Envoy uses round_robin.
-// Shares are sorted by name. warning reports weights whose ratio is too large.
+// Weighted divides requests by weight. Retries are not divided. The division is exact if Envoy uses
+// round_robin. Shares are sorted by name. warning reports weights whose ratio exceeds MaxRatio.
 func Weighted(members []Candidate) (shares []Share, warning string) {
 	return tiers(members, func(Candidate) int { return 0 })
 }
 
-// Locality prefers members of own's zone, then of its region, then others. Weights divide the
-// requests within each group. Shares are sorted by priority, then by name.
+// Locality prefers the members in the zone of own, this cluster, then the members in its region,
+// then all others. Weights divide the requests within each of these groups. Shares are sorted by
+// priority, then by name.
 func Locality(own Place, members []Candidate) (shares []Share, warning string) {
 	return tiers(members, func(c Candidate) int {
 		near := own.Region != "" && c.Region == own.Region
@@ -49,8 +51,8 @@ func Locality(own Place, members []Candidate) (shares []Share, warning string) {
 	})
 }
 
-// Priority sends all requests to the first member that is not down: the members in order, then own,
-// then the others by name. If all are down, it is the first member.
+// Priority sends all requests to the first member that is not down. The sequence is: the members in
+// order, then own, then the others by name. If all are down, the first member gets the requests.
 func Priority(own string, order []string, members []Candidate) []Share {
 	place := func(c Candidate) int {
 		if i := slices.Index(order, c.Name); i >= 0 {

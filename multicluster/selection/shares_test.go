@@ -44,7 +44,8 @@ func TestSelection_LocalityServesZoneThenRegionThenRest(t *testing.T) {
 	if diff := cmp.Diff(want, shares); diff != "" || warning != "" {
 		t.Errorf("want these shares without a warning (-want +got):\n%s%s", diff, warning)
 	}
-	// Without members in this region, the others have priority 0, because Envoy allows no gaps.
+	// Without members in own's region, the other members have priority 0, because Envoy allows no
+	// gaps.
 	shares, _ = Locality(Place{Name: "else"}, members[:2])
 	if diff := cmp.Diff([]Share{{"far", 5, 0}, {"unknown", 1, 0}}, shares); diff != "" {
 		t.Errorf("want these shares (-want +got):\n%s", diff)

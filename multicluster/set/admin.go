@@ -23,7 +23,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// Status is the state of the cluster set, as far as this process knows it.
+// Status is the cluster set as this process sees it. The commands read it from the admin page.
 type Status struct {
 	// Cluster is the name of this cluster; "" without a ClusterSet.
 	Cluster  string `json:"cluster"`
@@ -31,14 +31,15 @@ type Status struct {
 	// Member is the entry, in YAML, that other ClusterSets need for this cluster; "" until this
 	// cluster has a certificate.
 	Member string `json:"member,omitempty"`
-	// Hub means that the process is a hub. Its page /members lists the members.
+	// Hub means that the process is a hub. Then Members is empty, and the page /members lists the
+	// members.
 	Hub bool `json:"hub,omitempty"`
-	// InFlight counts requests in flight from other clusters whose server this process's picker
-	// chose.
+	// InFlight counts the requests in flight that came from other clusters, and whose server this
+	// process's picker chose.
 	InFlight int64 `json:"inFlight"`
-	// Uncounted lists exported pools ("namespace/name") whose requests are not in InFlight.
+	// Uncounted lists the exported pools ("namespace/name") whose requests InFlight omits.
 	Uncounted []string `json:"uncounted,omitempty"`
-	DrainTime Duration `json:"drainTime"` // --drain-time
+	DrainTime Duration `json:"drainTime"` // the flag --drain-time
 	// Traffic counts requests to imports with several clusters that this cluster served itself.
 	Traffic *Traffic       `json:"traffic,omitempty"`
 	Members []MemberStatus `json:"members"`
@@ -66,15 +67,15 @@ type MemberStatus struct {
 	Unacknowledged bool `json:"unacknowledged,omitempty"`
 	// Updated is when this process received the member's last update; zero: never.
 	Updated time.Time `json:"updated,omitzero"`
-	// Exports are the pools that the member may import. Imports are the pools that it exports. Both
-	// are sorted.
+	// Exports are this cluster's pools that the member may import. Imports are the pools that the
+	// member exports to this cluster. Both are sorted.
 	Exports  []PoolStatus `json:"exports"`
 	Imports  []PoolStatus `json:"imports"`
 	Findings []string     `json:"findings,omitempty"`
 	// Denied means that the member's connection is denied, or that its last update had no effect.
 	// The first of Findings is the reason.
 	Denied bool `json:"denied,omitempty"`
-	// Traffic counts the requests that Envoys reported to this process; nil: no request.
+	// Traffic counts the requests to the member that Envoys reported to this process; nil: none.
 	Traffic *Traffic `json:"traffic,omitempty"`
 	// Published has CA certificates, in PEM, that vouch for the member in addition to its bundle in
 	// the ClusterSet.
@@ -90,8 +91,8 @@ func Fingerprint(bundle string) string { return fmt.Sprintf("%x", sha256.Sum256(
 // Traffic counts the requests to a member since this process started.
 type Traffic struct {
 	// Served counts responses with a status below 500. Failed counts other statuses and missing
-	// responses. Declined counts requests that no server began. Spilled counts requests, with any
-	// outcome, that pools here spilled.
+	// responses. Declined counts requests that no server began. Spilled counts the requests, with
+	// any outcome, that a pool of this cluster spilled to the member.
 	Served   uint64 `json:"served"`
 	Failed   uint64 `json:"failed"`
 	Declined uint64 `json:"declined"`
@@ -102,7 +103,7 @@ type Traffic struct {
 	FirstByte Duration `json:"firstByte"`
 }
 
-// PoolStatus is the state of an export at its importer.
+// PoolStatus states whether an importer imports a pool of an exporter.
 type PoolStatus struct {
 	Pool string `json:"pool"` // "namespace/name"
 	// State is Imported, Draining, or the reason why the pool is not imported.
@@ -188,8 +189,8 @@ func (a *admin) placement(member string, p objectid.Pool) (registry.Placement, b
 	return a.here[p][i], true
 }
 
-// Status returns the state of the cluster set. ws, which may be nil, fires when more than ages may
-// have changed.
+// Status returns the Status of the cluster set. ws, which may be nil, fires when the Status may
+// have changed, except for times and counts of requests.
 func (s *Set) Status(ws registry.WatchSet) Status {
 	ws.Add(s.admin.watch())
 	members := s.registry.Members(ws)
@@ -211,7 +212,7 @@ func (s *Set) Status(ws registry.WatchSet) Status {
 	s.mu.Unlock()
 	serves := f != nil && s.cfg.Listen != nil && s.leads()
 	if out.Cluster != "" {
-		out.Member, _ = OwnMember(s.cfg.StateDir) // an unreadable file is not shown
+		out.Member, _ = OwnMember(s.cfg.StateDir) // an unreadable file counts as missing
 	}
 	for _, d := range decisions {
 		if e := d.Export; e != nil &&
@@ -357,7 +358,8 @@ func (s *Set) stream(ctx context.Context, send func(Status) error) error {
 	}
 }
 
-// comparable returns equal texts for states that differ only in times and counts of requests.
+// comparable returns a text of st without times and counts of requests. If it is unchanged, Page
+// sends no new line.
 func (st Status) comparable() string {
 	st.InFlight, st.Members = 0, slices.Clone(st.Members)
 	for i := range st.Members {

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/export"
 )
 
-// audience maps each member that may use a pool to the end of its permission; zero: no end. The key
-// "" stands for clusters without a proven name.
+// audience has, for each member that may use a pool, the time when its permission ends; zero:
+// never. The key "" stands for clusters that have not proven a name by a certificate.
 type audience map[string]time.Time
 
 const unnamed = ""
@@ -24,9 +24,9 @@ func (a audience) has(who string, now time.Time) bool {
 	return ok && (until.IsZero() || now.Before(until))
 }
 
-// Exported reports whether a member may pick from a pool. After the export ends, it may until the
-// drain time ends. member is "" for clusters without a proven name, which may use all pools if
-// there is no ClusterSet.
+// Exported reports whether a member may pick from a pool. After an export ends, the member may pick
+// until Config.Drain has passed. member is "" for a cluster that has not proven a name by a
+// certificate. Without a ClusterSet, such a cluster may use all pools.
 func (s *Set) Exported(target objectid.Target, member string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,7 +44,7 @@ func (s *Set) noteExported(members []string) {
 		for who, until := range a {
 			switch {
 			case who != unnamed && !slices.Contains(members, who):
-				delete(a, who) // it left the set, so its certificate is not trusted
+				delete(a, who) // the member left the set, so its certificate is not trusted
 			case who == unnamed && d.Export != nil || who != unnamed && isFor(d, who):
 			case until.IsZero():
 				a[who] = now.Add(s.cfg.Drain)
@@ -74,8 +74,8 @@ func (s *Set) noteExported(members []string) {
 	}
 }
 
-// isFor reports whether a member may use a pool. The export need not have an address yet, because
-// Gateways serve a pool before members use it.
+// isFor reports whether the annotations of a pool allow a member to use it. The export need not
+// have an address yet, because Gateways must serve a pool before members use it.
 func isFor(d export.Decision, member string) bool {
 	return d.Asked && d.Valid && (d.To == nil || slices.Contains(d.To, member))
 }
@@ -131,8 +131,8 @@ func (s *Set) nextExport() (wait time.Duration, ok bool) {
 	return wait, ok
 }
 
-// incarnate sets the incarnation of the export now. An export that continues keeps it. A new export
-// has 0 in this process's first decisions, and a random number later.
+// incarnate sets the Incarnation of the export now. An export that continues before keeps its
+// number. A new export gets 0 in this process's first decisions, and a random number later.
 func (s *Set) incarnate(before, now *export.Export) {
 	if now == nil {
 		return

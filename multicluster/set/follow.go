@@ -30,7 +30,8 @@ type Change struct {
 	Output translator.Output
 }
 
-// GatewayMoved decides again on a Gateway's pools, after Config.GatewayReached changed.
+// GatewayMoved decides again whether to export the pools behind a Gateway. Call it after the result
+// of Config.GatewayReached changed for the Gateway.
 func (s *Set) GatewayMoved(gateway report.Ref) {
 	s.local.mu.Lock()
 	defer s.local.mu.Unlock()
@@ -61,7 +62,8 @@ func (s *Set) unusable(list []translator.UnusableClusters) (judged []objectid.Po
 	return judged
 }
 
-// Follow applies a committed change.
+// Follow applies a change of the store: it updates the export decisions and the ClusterSet in use.
+// Call it after the change is committed to the xDS cache.
 func (s *Set) Follow(ctx context.Context, c Change) {
 	s.local.mu.Lock()
 	defer s.local.mu.Unlock()
@@ -219,7 +221,7 @@ func (s *Set) decide(r store.Reader, dirty map[objectid.Pool]bool, again bool) {
 		cfg.Pickers = s.cfg.PickersOf(r)
 	}
 	if cfg.MembersPick = s.cfg.MembersPick; cfg.MembersPick && spec.Spec.PeerListener == nil {
-		cfg.Pickers = nil // nil, because a pick would need the key of a Gateway of this cluster
+		cfg.Pickers = nil // a pick would need the key of a Gateway of this cluster
 	}
 	cfg.PodCIDRs, cfg.PeerListener, cfg.Region, cfg.Zone = spec.Spec.PodCIDRs, spec.Spec.PeerListener != nil,
 		spec.Spec.Region, spec.Spec.Zone
@@ -338,7 +340,8 @@ func (s *Set) adopt(ctx context.Context, r store.Reader) {
 	}
 	if first {
 		changed = append(changed, s.registry.Restore(s.load(ctx))...)
-		defer close(s.signals.begun) // Restored records are Offers now, so Run may connect and save
+		// Once the restored records are Offers, Run may connect and save.
+		defer close(s.signals.begun)
 	}
 	for i, m := range members {
 		if known, ok := s.registry.Member(m.Name); ok {
@@ -402,7 +405,7 @@ func (s *Set) reports(ctx context.Context) error {
 }
 
 func (s *Set) report() {
-	s.reporting.Lock() // makes the last report the newest
+	s.reporting.Lock() // the report that is stored last must be the newest
 	defer s.reporting.Unlock()
 	s.mu.Lock()
 	spec := s.adopted.spec

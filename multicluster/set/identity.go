@@ -21,7 +21,7 @@ import (
 )
 
 type identity struct {
-	// UID distinguishes clusters that have the same name one after the other.
+	// UID distinguishes this cluster from an earlier cluster with the same name.
 	UID string `json:"uid"`
 	// Epoch counts the processes that have published for this cluster.
 	Epoch uint64 `json:"epoch"`
@@ -41,7 +41,8 @@ func writeMember(f Files, name string, peer v1alpha1.ClusterSetPeer, namespaces 
 	return statefile.ReplaceOn(f.Disk, MemberFile(f.State), raw)
 }
 
-// OwnMember returns the text that writeMember has written; "": none yet.
+// OwnMember returns the entry, in YAML, that other ClusterSets need for this cluster; "": it has
+// not been written yet.
 func OwnMember(state string) (string, error) {
 	text, err := os.ReadFile(MemberFile(state))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -51,10 +52,12 @@ func OwnMember(state string) (string, error) {
 }
 
 const (
-	// overlap is how long the next authority is published before it signs. A member that is away
-	// for longer no longer trusts this cluster, and needs a new ClusterSet entry.
+	// overlap is how long the next CA is published before it signs certificates. A member that is
+	// disconnected for longer no longer trusts this cluster. It then needs a new entry for this
+	// cluster in its ClusterSet.
 	overlap = 60 * 24 * time.Hour
-	// validity is the lifetime of certificates. They are replaced daily.
+	// validity is the lifetime of the certificates that this process presents to members. They are
+	// replaced daily.
 	validity = 7 * 24 * time.Hour
 )
 
@@ -64,7 +67,8 @@ func newAuthority(name string, secrets authority.Secrets, c authority.Config) *a
 	return authority.New(c)
 }
 
-// Files are a cluster's files below the state folder of a process without Kubernetes.
+// Files stores the identity, the CA and the records of a process without Kubernetes, in files below
+// the state folder State.
 type Files struct {
 	Disk  statefile.Disk
 	State string

@@ -21,14 +21,14 @@ import (
 	"github.com/penstock-project/penstock/translator/certificates"
 )
 
-// maxJoin is in bytes: 256 members with bundles of 4 KB each.
+// maxJoin bounds the text passed to ReadMembers, in bytes: 256 members with bundles of 4 KB each.
 const maxJoin = 1 << 20
 
-// maxMembers is the limit in the schema of ClusterSet.
+// maxMembers bounds the members of a ClusterSet, as in its schema.
 const maxMembers = 256
 
-// ReadMembers parses members from the output of `penstock clusters show`. from names the text in
-// errors.
+// ReadMembers parses members from text, the output of `penstock clusters show`. from is the name of
+// the text in errors, such as a file name.
 func ReadMembers(from string, text []byte, now time.Time) ([]v1alpha1.ClusterSetMember, error) {
 	const fix = "write what `penstock clusters show` prints at the other cluster"
 	if len(text) > maxJoin {
@@ -156,7 +156,8 @@ func shared(a, b string) bool {
 	})
 }
 
-// Claims summarizes in one line what a member states about itself before it joins.
+// Claims summarizes in one line what the entry of a new member states, for a user who decides
+// whether to trust it.
 func Claims(m *v1alpha1.ClusterSetMember) string {
 	namespaces := "it exports nothing now"
 	if len(m.Allow.Namespaces) > 0 {
@@ -172,9 +173,9 @@ func Claims(m *v1alpha1.ClusterSetMember) string {
 		m.Name, m.Peer.Address, prints, namespaces)
 }
 
-// Join adds a member to a ClusterSet, or renews its address and bundle. own is this cluster's
-// entry, or nil without a certificate. published is MemberStatus.Published. Without replace, each
-// new CA must be known, or signed by a known one.
+// Join adds a member to a ClusterSet, or renews the member's address and bundle. own is this
+// cluster's own entry, or nil without a certificate. published is MemberStatus.Published. Unless
+// replace is true, each CA in a renewed bundle must be trusted already, or signed by a trusted CA.
 func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.ClusterSetMember, published string,
 	replace bool) (what string, err error) {
 	owner := "ClusterSet " + set.Name
@@ -228,13 +229,13 @@ func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.C
 				owner, m.Name, strings.Join(unknown[:min(len(unknown), listed)], ", "), m.Name)
 		}
 	}
-	old.Peer, old.Kubeconfig, old.ClusterProfile = m.Peer, nil, nil // only one of them is allowed
+	old.Peer, old.Kubeconfig, old.ClusterProfile = m.Peer, nil, nil // only one may be set
 	return "renewed", nil
 }
 
 // strangers describes the certificates in next that are neither in bundle nor signed by a valid
-// certificate in bundle. Each is checked by itself: CA certificates are public, so a known one does
-// not prove the others.
+// certificate in bundle. It checks each certificate by itself. CA certificates are public, so a
+// known certificate does not prove that the others come from the same member.
 func strangers(bundle string, next *v1alpha1.ClusterSetPeer, now time.Time) (unknown []string) {
 	known, _ := parse(bundle) // no certificate of an unreadable bundle is known
 	certs, err := parse(next.Bundle)

@@ -13,23 +13,24 @@ import (
 )
 
 const (
-	// loadTimeout bounds how long the first translation waits for records. saveTimeout bounds one
-	// write, and stopTimeout the last write at shutdown.
+	// loadTimeout bounds how long the first translation waits for stored records. saveTimeout
+	// bounds one write of records, and stopTimeout the last write at shutdown.
 	loadTimeout = 5 * time.Second
 	saveTimeout = 30 * time.Second
 	stopTimeout = 2 * time.Second
-	// settleTimeout bounds how long a starting process waits for endpoints. It leaves time for
-	// several connection attempts.
+	// settleTimeout bounds how long a starting process waits for the endpoints of members' exports.
+	// It leaves time for several attempts to connect to the members.
 	settleTimeout = 3 * time.Second
-	// saveInterval groups changes: a hundred members that connect at once cause one write.
+	// saveInterval is the time between two writes of records. A hundred members that connect at
+	// once cause one write.
 	saveInterval = time.Second
-	// agreeInterval lets the leader save an update before other processes compare their ages with
-	// its records.
+	// agreeInterval is how long a process that does not lead waits before it reads the ages of
+	// exports from the leader's records. The leader saves an update within this time.
 	agreeInterval = 10 * time.Second
 )
 
-// Restore restores members' exports before the first translation. Without a ClusterSet, the first
-// one restores them when it appears.
+// Restore loads the stored exports of members. Call it before the first translation. If no
+// ClusterSet exists yet, the exports are loaded when the first ClusterSet appears.
 func (s *Set) Restore(ctx context.Context) {
 	view := s.cfg.Store.View()
 	if len(store.ClusterSets.All(view)) > 0 {
@@ -37,7 +38,8 @@ func (s *Set) Restore(ctx context.Context) {
 	}
 }
 
-// Settle waits until restored exports have their endpoints, at most settleTimeout.
+// Settle waits, at most settleTimeout, until all exports that Restore loaded have endpoints.
+// Records in an API server have no endpoints: these come from Config.Local or from the members.
 func (s *Set) Settle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
@@ -58,7 +60,7 @@ func (s *Set) Settle(ctx context.Context) {
 }
 
 // withoutEndpoints returns the first Unreachable member that has an export without endpoints; "":
-// none. ws fires when the result may have changed.
+// there is no such member. ws fires when the result may have changed.
 func (s *Set) withoutEndpoints(ws registry.WatchSet) string {
 	for _, m := range s.registry.Members(ws) {
 		if m.State != registry.Unreachable {
@@ -109,7 +111,7 @@ func (s *Set) completed(ctx context.Context, records []registry.Record) []regist
 			len(r.Entry.Endpoints) > 0 {
 			continue
 		}
-		// These endpoints may be outdated; Envoy detects which ones respond.
+		// The endpoints in l may be outdated. Envoy detects which of them respond.
 		r.Entry.Endpoints = l.Entry.Endpoints
 	}
 	return records
@@ -169,8 +171,8 @@ func (s *Set) agree(ctx context.Context) {
 	s.assemble(s.registry.Agree(kept))
 }
 
-// keepAgain saves the exports of pools again: Kubernetes.Save skipped them while their namespace
-// did not exist.
+// keepAgain saves the records of the exports of pools again, because Kubernetes.Save skips records
+// while their namespace does not exist.
 func (s *Set) keepAgain(pools []objectid.Pool) {
 	var ids []registry.RecordID
 	for _, p := range pools {
@@ -183,8 +185,8 @@ func (s *Set) keepAgain(pools []objectid.Pool) {
 	}
 }
 
-// markKept saves all records again and deletes stale ones. Another process may have saved before
-// this one.
+// markKept prepares a new leader: it marks all records for saving, and outdated stored records for
+// deletion, because the previous leader may have saved other records.
 func (s *Set) markKept(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
@@ -200,8 +202,8 @@ func (s *Set) markKept(ctx context.Context) {
 	s.registry.MarkUnsaved(ids...)
 }
 
-// unsaved returns the records to save and the ids to delete. An export that is not imported has no
-// record, because a member may publish any number of exports.
+// unsaved returns the records to save, and the ids of the records to delete. An export that is not
+// imported has no record, because a member may publish any number of such exports.
 func (s *Set) unsaved() (changed []registry.Record, gone []registry.RecordID) {
 	changed, gone = s.registry.TakeUnsaved()
 	changed = slices.DeleteFunc(changed, func(r registry.Record) bool {

@@ -23,7 +23,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// sharedRecords drops endpoints, as PoolExports do.
+// sharedRecords is a Records that drops endpoints, as PoolExports do.
 type sharedRecords struct{ Records }
 
 func (s sharedRecords) Save(ctx context.Context, changed []registry.Record, gone []registry.RecordID) error {
@@ -36,9 +36,9 @@ func (s sharedRecords) Save(ctx context.Context, changed []registry.Record, gone
 	return s.Records.Save(ctx, list, gone)
 }
 
-// A restarted process on Kubernetes gets the members' endpoints from its own disk, because no API
-// server stores them. Otherwise its Envoys would have empty imports until the members publish
-// again. The same holds for a process that does not lead.
+// A restarted process on Kubernetes reads the endpoints of members' exports from its own disk,
+// because no API server stores them. Otherwise, its Envoys would have imports without endpoints
+// until the members publish again. A process that does not lead does the same.
 func TestRecords_RestartedProcessHasTheEndpointsThatNoAPIServerHas(t *testing.T) {
 	shared, local := t.TempDir(), t.TempDir()
 	pool := objectid.Pool{Namespace: "default", Name: "chat"}
@@ -228,8 +228,8 @@ func TestRecords_LocalOnesAreBounded(t *testing.T) {
 	}
 }
 
-// Two processes of a cluster receive the same exports at different times. They must translate a
-// name alike.
+// Two processes of a cluster receive the same exports at different times. A name must have the same
+// meaning in both, so the process that does not lead adopts the leader's times (Registry.Agree).
 func TestRecords_ProcessThatDoesNotLeadReceivedExportsWhenTheLeaderDid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared := t.TempDir()

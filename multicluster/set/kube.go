@@ -45,8 +45,8 @@ var (
 		Resource: "inferencepoolimports"}
 )
 
-// Managers in managedFields. When a manager stops applying a field, the API server removes the
-// field.
+// Field managers for server-side apply. When a manager stops applying a field, the API server
+// removes the field.
 const (
 	fieldManager = "penstock-multicluster"
 	hubManager   = "penstock-hub"
@@ -78,13 +78,14 @@ type KubernetesConfig struct {
 	REST *rest.Config
 	// Namespace and Lease name the Lease whose number of transitions is the epoch.
 	Namespace, Lease string
-	// Namespaces are where objects are read and written; none: all namespaces.
+	// Namespaces are the namespaces in which objects are read and written; empty: all namespaces.
 	Namespaces []string
 	Store      *store.Store
 	Board      Board
 	// Live returns the newest status of an import in the API server; nil: it has no status.
 	Live func(ref report.Ref) *inferenceapi.InferencePoolImportStatus
-	// Hub is set in a hub, which writes imports instead of the cluster's Penstock.
+	// Hub is set in a hub, which writes imports into a member's API server. nil: this process is
+	// the cluster's Penstock.
 	Hub *HubWriter
 	Log *slog.Logger
 }
@@ -96,21 +97,21 @@ type HubWriter struct {
 	UID      string
 	Epoch    uint64
 	TakeOver bool
-	// Member is the name of the member whose API server is written. IsMember reports whether a
-	// name belongs to a member. If this leader wrote an import under another member's name, both
-	// names lead to one cluster, and the import is skipped.
+	// Member is the name of the member into whose API server the hub writes. IsMember reports
+	// whether a name belongs to a member. If this leader has written an import under the name of
+	// another member, both names lead to the same cluster. The hub then skips the import.
 	Member   string
 	IsMember func(name string) bool
 	// CreateNamespaces reports whether to create the namespaces of imports.
 	CreateNamespaces func() bool
-	// Version is the resourceVersion of the status that Live returns. The API server rejects writes
-	// with an older version.
+	// Version returns the resourceVersion of the status that Live returns. The hub writes with this
+	// version, so the API server rejects the write if the object has changed.
 	Version func(ref report.Ref) string
-	// Settled reports whether a cluster's exports are known, or its grace period has ended. Until
-	// then its entries stay.
+	// Settled reports whether the hub has read a cluster's exports, or no longer waits for them.
+	// While it is false, the hub keeps the cluster's entries.
 	Settled func(cluster string) bool
-	// Pruned means that the installed CRD of InferencePoolImport lacks status.clusters. The
-	// clusters are then in conditions.
+	// Pruned means that the installed CRD of InferencePoolImport lacks status.clusters. The hub
+	// then writes the clusters into conditions.
 	Pruned bool
 	// Written is called after each write of an import, and when there is nothing to write.
 	Written func(p objectid.Pool, w Written, err error)
@@ -118,18 +119,20 @@ type HubWriter struct {
 
 // Written is the result of a hub's write of an import.
 type Written struct {
-	// Clusters are the hub's entries in the import. Left has the reason for each missing cluster.
+	// Clusters are the exporting clusters that have an entry of the hub in the import. Left has,
+	// for each cluster without an entry, the reason.
 	Clusters []string
 	Left     map[string]string
 	// Pruned means that the API server dropped status.clusters, because the installed CRD lacks it.
 	Pruned bool
 }
 
-// HubController is a hub's name among the controllers of an import and the parents of a pool.
+// HubController is the controller name of a hub, in the status.controllers of an import and the
+// status.parents of a pool.
 const HubController = shape.Hub
 
-// Kubernetes stores a cluster set's state in a cluster's objects, and writes its imports and
-// exports. It implements Records.
+// Kubernetes writes a cluster's InferencePoolImports and PoolExports. It also stores members'
+// exports in these objects and in the ClusterSet's status, as Records.
 type Kubernetes struct {
 	cfg    KubernetesConfig
 	client dynamic.Interface
@@ -137,17 +140,17 @@ type Kubernetes struct {
 
 	mu       sync.Mutex
 	members  map[string]v1alpha1.ClusterSetMemberStatus
-	exports  map[objectid.Pool]inferenceapi.ImportedCluster // of this cluster; nil: not decided yet
+	exports  map[objectid.Pool]inferenceapi.ImportedCluster // exports of this cluster; nil: not decided yet
 	kept     map[registry.RecordID]bool                     // PoolExports of members; nil: not listed yet
 	queue    workqueue.TypedRateLimitingInterface[task]     // nil: this process does not lead
 	problems map[objectid.Pool]report.Report
-	known    map[registry.RecordID][]metav1.Condition // of PoolExports
+	known    map[registry.RecordID][]metav1.Condition // conditions of PoolExports
 	written  map[objectid.Pool]*inferenceapi.InferencePoolImportStatus
 	rejected map[objectid.Pool]map[string]rejection
 	pruned   bool
 }
 
-// NewKubernetes makes a Kubernetes that writes nothing before Lead or Save.
+// NewKubernetes makes a Kubernetes. It writes nothing before Lead or Save is called.
 func NewKubernetes(c KubernetesConfig) (*Kubernetes, error) {
 	rc := rest.CopyConfig(c.REST)
 	rc.QPS = -1 // no limit, because only changed objects are written
@@ -291,7 +294,7 @@ func (k *Kubernetes) Save(ctx context.Context, changed []registry.Record, gone [
 	}
 	for _, r := range changed {
 		if r.Pool != (objectid.Pool{}) {
-			k.setKept(r.RecordID, true) // also if the write fails, because it may have taken effect
+			k.setKept(r.RecordID, true) // even if the write fails: it may have taken effect
 			failed = append(failed, k.savePoolExport(ctx, r.Pool, r.Cluster, exportStatus(r)))
 		}
 	}
@@ -305,8 +308,8 @@ func (k *Kubernetes) Save(ctx context.Context, changed []registry.Record, gone [
 	return errors.Join(failed...)
 }
 
-// isKept reports whether an export may have a PoolExport. It prevents a member from causing any
-// number of deletions.
+// isKept reports whether an export may have a PoolExport. Save deletes no other PoolExports, so
+// that a member cannot cause any number of deletions.
 func (k *Kubernetes) isKept(id registry.RecordID) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -331,7 +334,7 @@ func (k *Kubernetes) saveMembers(ctx context.Context, set string, list []v1alpha
 		return k.apply(ctx, clusterSetKind, "ClusterSet", "", set, status, "status")
 	}
 	err := write()
-	if undeclared(err) { // the installed CRD is older
+	if undeclared(err) { // the installed CRD lacks fields, because it is older
 		list = slices.Clone(list)
 		for i := range list {
 			list[i].Started = nil
@@ -353,11 +356,11 @@ func (k *Kubernetes) savePoolExport(ctx context.Context, p objectid.Pool, cluste
 		})
 	}
 	err := write()
-	if undeclared(err) { // the installed CRD is older
+	if undeclared(err) { // the installed CRD lacks fields, because it is older
 		status.Conditions = nil
 		err = write()
 	}
-	if undeclared(err) && status.Since != nil { // the installed CRD is even older
+	if undeclared(err) && status.Since != nil { // the installed CRD also lacks status.since
 		status.Since = nil
 		err = write()
 	}
@@ -398,8 +401,9 @@ func (k *Kubernetes) apply(ctx context.Context, resource schema.GroupVersionReso
 	return k.applyAs(ctx, writing{force: true}, resource, kind, namespace, name, fields, sub...)
 }
 
-// writing has the options of an apply. Without force, fields of other managers cause a conflict.
-// version is the expected resourceVersion; "": any. dry stores nothing.
+// writing has the options of a server-side apply. force takes over fields of other managers;
+// without it, they cause a conflict. version is the expected resourceVersion; "": any. dry makes
+// the API server check the write without storing it.
 type writing struct {
 	force, dry bool
 	version    string
@@ -414,7 +418,7 @@ func (k *Kubernetes) applyAs(ctx context.Context, w writing, resource schema.Gro
 	u := &unstructured.Unstructured{Object: map[string]any{}}
 	raw, err := json.Marshal(fields)
 	if err == nil {
-		err = json.Unmarshal(raw, &u.Object) // keeps integers as integers
+		err = json.Unmarshal(raw, &u.Object) // does not convert integers to floats
 	}
 	if err == nil {
 		u.SetGroupVersionKind(resource.GroupVersion().WithKind(kind))
@@ -429,15 +433,17 @@ func (k *Kubernetes) applyAs(ctx context.Context, w writing, resource schema.Gro
 	return nil
 }
 
-// ErrFenced means that another hub or a later leader writes the object.
+// ErrFenced means that the hub did not write an object, because another hub or a later leader
+// writes it.
 var ErrFenced = errors.New("this hub does not write the object")
 
-// Enqueue reconciles the imports of pools.
+// Enqueue queues the imports of pools for Lead, which writes them if they have changed.
 func (k *Kubernetes) Enqueue(pools ...objectid.Pool) { k.Imported(pools) }
 
 const longestName = 253
 
-// poolExportName returns POOL.CLUSTER. A hash replaces the end of a POOL that is too long.
+// poolExportName returns the name of a PoolExport: POOL.CLUSTER. If the name would be too long, a
+// hash replaces the end of POOL.
 func poolExportName(pool, cluster string) string {
 	if most := longestName - 1 - len(cluster); len(pool) > most {
 		sum := sha256.Sum256([]byte(pool))
@@ -446,7 +452,7 @@ func poolExportName(pool, cluster string) string {
 	return pool + "." + cluster
 }
 
-// SetExports sets this cluster's exports, each of which gets a PoolExport.
+// SetExports replaces this cluster's exports. Lead writes a PoolExport for each.
 func (k *Kubernetes) SetExports(list []export.Export) {
 	now := map[objectid.Pool]inferenceapi.ImportedCluster{}
 	for _, e := range list {

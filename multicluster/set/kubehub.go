@@ -15,18 +15,19 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// conditionHub is a condition in the hub's entry among an import's controllers. It records which
-// hub wrote last, its epoch, and for which member.
+// conditionHub is the type of a condition in the hub's entry in status.controllers of an import.
+// The condition's message has the hub that wrote last, its epoch, and the member for which it
+// wrote.
 const (
 	conditionHub = "Hub"
 	hubReason    = "Written"
 	hubMessage   = "by hub %s, epoch %d, as member %s"
 )
 
-// EnqueueAll reconciles all imports.
+// EnqueueAll queues all imports for Lead.
 func (k *Kubernetes) EnqueueAll() { k.enqueueAll(k.cfg.Store.View()) }
 
-// Begin allows writes of imports. A hub calls it once.
+// Begin lets Lead write imports. A hub calls it once, after it has read the member's objects.
 func (k *Kubernetes) Begin() {
 	k.mu.Lock()
 	k.exports = map[objectid.Pool]inferenceapi.ImportedCluster{}
@@ -82,7 +83,7 @@ func (k *Kubernetes) writeAsHub(ctx context.Context, p objectid.Pool) (out Writt
 	k.mu.Lock()
 	if delete(k.written, p); err == nil {
 		want = lessClusters(want, out.Left)
-		k.written[p] = &want // live may lag behind this write
+		k.written[p] = &want // Live may lag behind this write
 	}
 	k.mu.Unlock()
 	return out, err
@@ -109,7 +110,8 @@ func (k *Kubernetes) fenced(live *inferenceapi.InferencePoolImportStatus) error 
 	}
 }
 
-// hubMark is the parsed conditionHub. Older releases wrote no member.
+// hubMark is the parsed message of conditionHub. member is "" if an older release wrote the
+// message.
 type hubMark struct {
 	uid    string
 	epoch  uint64
@@ -134,7 +136,7 @@ func writtenBy(s *inferenceapi.InferencePoolImportStatus) (by hubMark, ok bool) 
 	return hubMark{}, false
 }
 
-// HubEntries returns the clusters whose entries in an import a hub wrote.
+// HubEntries returns the exporting clusters whose entries in an import a hub wrote.
 func HubEntries(s *inferenceapi.InferencePoolImportStatus) []string {
 	clusters, _ := ownEntries(s, HubController)
 	return clusters

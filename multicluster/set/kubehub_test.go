@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// A name that an import gives to a cluster is as old as the import of that cluster. An older
-// InferencePoolImport, or an older entry that has only a reason, does not count.
+// The age of the name NAME-CLUSTER begins when the hub imports that cluster into the import NAME.
+// The InferencePoolImport may be older, and so may an entry that has only a reason.
 func TestHub_EntryHasTheTimeSinceWhichItIsImported(t *testing.T) {
 	hub := &Kubernetes{cfg: KubernetesConfig{Hub: &HubWriter{UID: "a"}}}
 	at := func(hour int) metav1.Time {

@@ -42,7 +42,8 @@ const (
 	crdOfAnotherReason      = "CRDOfAnotherProject"
 )
 
-// Changed reconciles what depends on changed imports, namespaces and ClusterSets.
+// Changed queues the imports and PoolExports that depend on changed imports, namespaces and
+// ClusterSets. Lead then writes them.
 func (k *Kubernetes) Changed(view store.Reader, changes []store.Change) {
 	for _, o := range changes {
 		switch o.Table {
@@ -50,7 +51,7 @@ func (k *Kubernetes) Changed(view store.Reader, changes []store.Change) {
 			if p, ok := objectid.ParsePool(o.ID); ok {
 				k.enqueue(task{pool: p})
 			}
-		case store.Namespaces.Kind(): // for this cluster's exports; Config.Imported covers the imports
+		case store.Namespaces.Kind(): // exports depend on namespaces; Config.Imported handles imports
 			k.enqueue(task{exports: true})
 		case store.ClusterSets.Kind(), store.ClusterProperties.Kind():
 			k.enqueueAll(view)
@@ -58,14 +59,15 @@ func (k *Kubernetes) Changed(view store.Reader, changes []store.Change) {
 	}
 }
 
-// Imported implements Config.Imported: it reconciles the imports of pools.
+// Imported implements Config.Imported: it queues the imports of pools for Lead.
 func (k *Kubernetes) Imported(pools []objectid.Pool) {
 	for _, p := range pools {
 		k.enqueue(task{pool: p})
 	}
 }
 
-// Follow sets the source of imports' status, such as Set.Import. Call it before Lead.
+// Follow sets the function that returns the status to write into the import of a pool, such as
+// Set.Import. Call Follow before Lead.
 func (k *Kubernetes) Follow(status func(objectid.Pool, int64) (inferenceapi.InferencePoolImportStatus, bool)) {
 	k.status = status
 }
@@ -173,7 +175,7 @@ func (k *Kubernetes) note(p objectid.Pool, left map[string]string, err error) {
 }
 
 func (k *Kubernetes) report() {
-	if k.cfg.Board == nil { // in a hub
+	if k.cfg.Board == nil { // a hub has no board
 		return
 	}
 	set := Selected(k.cfg.Store.View())
@@ -190,7 +192,8 @@ func (k *Kubernetes) report() {
 
 const writeTimeout = 30 * time.Second
 
-// writeImport returns why clusters were left out, by cluster.
+// writeImport writes the import of a pool. left has, for each cluster that was left out, the
+// reason.
 func (k *Kubernetes) writeImport(ctx context.Context, p objectid.Pool) (left map[string]string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -207,7 +210,7 @@ func (k *Kubernetes) writeImport(ctx context.Context, p objectid.Pool) (left map
 	k.mu.Lock()
 	decided, last := k.exports != nil, k.written[p]
 	k.mu.Unlock()
-	// keep everything until the ClusterSet and the records are known
+	// write nothing until the ClusterSet and the stored records are known
 	if !decided || !k.writable(p.Namespace) {
 		return nil, nil
 	}
@@ -232,7 +235,7 @@ func (k *Kubernetes) writeImport(ctx context.Context, p objectid.Pool) (left map
 		live = &inferenceapi.InferencePoolImportStatus{}
 	}
 	want, left := k.acceptable(p, k.wantedStatus(&status, live, metav1.NewTime(time.Now().Truncate(time.Second))), live)
-	// live may lag behind the last write
+	// The read status, live, may lag behind the last write.
 	if k.mirrors(live, &want) && (last == nil || equality.Semantic.DeepEqual(*last, want)) {
 		return left, nil
 	}
@@ -273,9 +276,9 @@ func (k *Kubernetes) makeImport(ctx context.Context, p objectid.Pool, namespaces
 	return err
 }
 
-// writeStatus applies this process's part of an import's status, without fields that the CRD lacks
-// or that other managers own. It returns the applied part, which has no controllers if nothing was
-// applied.
+// writeStatus applies this process's part of an import's status. It omits fields that the CRD lacks
+// or that other managers own. It returns the applied part, whose Controllers are empty if nothing
+// was applied.
 func (k *Kubernetes) writeStatus(ctx context.Context, p objectid.Pool, w writing,
 	want inferenceapi.InferencePoolImportStatus) (inferenceapi.InferencePoolImportStatus, error) {
 	var nothing inferenceapi.InferencePoolImportStatus
@@ -309,8 +312,8 @@ func (k *Kubernetes) writeStatus(ctx context.Context, p objectid.Pool, w writing
 	return nothing, conflict
 }
 
-// without removes the fields that, according to conflict, belong to another manager: clusters by
-// name, or all conditions.
+// without removes from a status the fields that conflict, an error of the API server, attributes to
+// another manager: single clusters, or all conditions.
 func without(s inferenceapi.InferencePoolImportStatus, conflict error) inferenceapi.InferencePoolImportStatus {
 	var status apierrors.APIStatus
 	if !errors.As(conflict, &status) || status.Status().Details == nil {
@@ -334,8 +337,8 @@ func without(s inferenceapi.InferencePoolImportStatus, conflict error) inference
 	return s
 }
 
-// withdrawImport deletes an import that this controller created and that has no entries of others.
-// From any other import it removes this controller's part.
+// withdrawImport deletes an import that this controller created, if no other controller has entries
+// in it. From other imports, it removes only this controller's part of the status.
 func (k *Kubernetes) withdrawImport(ctx context.Context, p objectid.Pool, obj *inferenceapi.InferencePoolImport,
 	exists bool) error {
 	k.mu.Lock()
@@ -413,8 +416,9 @@ func (k *Kubernetes) wantedStatus(status, live *inferenceapi.InferencePoolImport
 	return out
 }
 
-// importedCondition makes a condition that is True while a hub imports a cluster. Names of the
-// import get their age from its transition time, because the importing cluster has no Offer.
+// importedCondition makes a condition of a cluster in an import that a hub writes. It is True while
+// the hub imports the cluster. The importing cluster has no Offer, so it reads from the transition
+// time since when the cluster is imported.
 func importedCondition(list []metav1.Condition) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionImported, Status: metav1.ConditionTrue, Reason: importedReason}
 	ready := meta.FindStatusCondition(list, imports.ConditionReady)
@@ -427,7 +431,8 @@ func importedCondition(list []metav1.Condition) metav1.Condition {
 	return c
 }
 
-// settle keeps the transition time of each condition whose status has not changed.
+// settle sets the transition times in list. A condition whose status is as before keeps its time,
+// and all others get now.
 func settle(before []metav1.Condition, now metav1.Time, list []metav1.Condition) {
 	for i := range list {
 		c := &list[i]

@@ -72,7 +72,8 @@ func exportConditions(r registry.Record) []metav1.Condition {
 
 func ownConditions() []metav1.Condition { return exportConditions(registry.Record{}) }
 
-// settled reports whether a PoolExport has its final conditions. Earlier releases wrote none.
+// settled reports whether list, the conditions of a PoolExport, needs no update. Earlier releases
+// wrote no conditions.
 func settled(list []metav1.Condition) bool {
 	return meta.IsStatusConditionTrue(list, "Accepted") && meta.IsStatusConditionFalse(list, "Reconciling")
 }

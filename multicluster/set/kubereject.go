@@ -49,16 +49,17 @@ func rejects(err error) bool {
 	return false
 }
 
-// unstorable has texts of errors without a specific code: the write cannot be merged, or is too
-// large for the database.
+// unstorable has texts of errors with status 500 that mean: the API server can never store this
+// write, because it cannot merge the write, or the write is too large for the database.
 var unstorable = []string{
 	"etcdserver: request is too large", "trying to send message larger than max",
 	"failed to create typed ", "duplicate entries for key",
 }
 
-// accepts reports whether an API server accepts a write, at least without other managers' fields.
+// accepts reports whether err, the result of a write, means that an API server accepts the write,
+// at least without the fields of other managers.
 func accepts(err error) bool {
-	var several interface{ Unwrap() []error } // if the write without these fields failed, too
+	var several interface{ Unwrap() []error } // the write without the fields failed, too
 	return err == nil || apierrors.IsConflict(err) && !errors.As(err, &several)
 }
 
@@ -114,8 +115,8 @@ func sameEntry(a, b *inferenceapi.ImportedCluster) bool {
 	return reflect.DeepEqual(x, y)
 }
 
-// writeAccepted writes the clusters that the API server accepts, and adds the others to left with
-// reasons.
+// writeAccepted writes the status of an import with the clusters that the API server accepts. It
+// adds the rejected clusters, with reasons, to left.
 func (k *Kubernetes) writeAccepted(
 	ctx context.Context, p objectid.Pool, version string, want inferenceapi.InferencePoolImportStatus,
 	left map[string]string,
@@ -130,15 +131,15 @@ func (k *Kubernetes) writeAccepted(
 		return applied, err
 	}
 	applied, err = k.writeStatus(ctx, p, writing{version: version}, lessClusters(want, bad))
-	if len(applied.Controllers) > 0 { // written, perhaps only after a conflict
+	if len(applied.Controllers) > 0 { // the status was written, perhaps after a conflict
 		k.noteRejected(p, want, bad)
 		maps.Copy(left, bad)
 	}
 	return applied, err
 }
 
-// search finds the rejected clusters by dry runs with halves of the list. It finds none if the
-// status is rejected even without clusters.
+// search finds the clusters that the API server rejects, by dry runs with halves of the list. It
+// returns none if the API server rejects the status even without clusters.
 func (k *Kubernetes) search(
 	ctx context.Context, p objectid.Pool, version string, want inferenceapi.InferencePoolImportStatus,
 ) map[string]string {

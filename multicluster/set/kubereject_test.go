@@ -31,8 +31,8 @@ type later struct {
 
 func (q *later) AddAfter(_ task, in time.Duration) { q.in = append(q.in, in) }
 
-// rejecting is an API server with the import team/chat of the clusters east and evil. It accepts a
-// status unless answer returns an error.
+// rejecting is a Kubernetes whose API server has the import team/chat of the clusters east and
+// evil. The API server accepts a status unless answer returns an error.
 type rejecting struct {
 	*Kubernetes
 	queue *later
@@ -92,7 +92,7 @@ func newRejecting(t *testing.T, answer func(status string) *metav1.Status) *reje
 	return r
 }
 
-// write updates the import once.
+// write updates the import once. It returns the clusters in the import, and how many were left out.
 func (r *rejecting) write(t *testing.T) (clusters string, left int) {
 	t.Helper()
 	r.work(t.Context(), r.queue, task{pool: objectid.Pool{Namespace: "team", Name: "chat"}})
@@ -111,7 +111,7 @@ func (r *rejecting) write(t *testing.T) (clusters string, left int) {
 	return clusters, left
 }
 
-// forbidden is a policy against evil.
+// forbidden is an admission policy that rejects a status with an entry of the cluster evil.
 func forbidden(status string) *metav1.Status {
 	if !strings.Contains(status, `"name":"evil"`) {
 		return nil
@@ -119,7 +119,8 @@ func forbidden(status string) *metav1.Status {
 	return &metav1.Status{Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: "a policy"}
 }
 
-// An API server that fails now and then, like a broken replica of a webhook, leaves out no entry.
+// If an API server rejects writes only now and then, for example because one replica of a webhook
+// is broken, no entry is left out.
 func TestRejected_FailingWebhookLeavesOutNoEntry(t *testing.T) {
 	for _, pattern := range []string{"x.xx", "x.x..", "x.xx..", "x..x.", "x.x.x.", "x.xx.x."} {
 		n := 0
@@ -140,11 +141,12 @@ func TestRejected_FailingWebhookLeavesOutNoEntry(t *testing.T) {
 	}
 }
 
-// An entry must be rejected twice, because only one replica of a policy may reject it.
+// An entry is left out only after it was rejected twice, because only one replica of a policy's
+// webhook may reject it.
 func TestRejected_EntryIsRejectedTwice(t *testing.T) {
 	n := 0
 	r := newRejecting(t, func(status string) *metav1.Status {
-		if n++; n == 5 { // requests: the write, none, both, east, evil, evil again
+		if n++; n == 5 { // the sequence: the write, none, both, east, evil, evil again
 			return forbidden(status)
 		}
 		if n < 4 {
@@ -157,8 +159,8 @@ func TestRejected_EntryIsRejectedTwice(t *testing.T) {
 	}
 }
 
-// For an object that is too large, the database returns the code of a server error. It still is a
-// rejection.
+// If an object is too large for the database, the API server responds with status 500. This must
+// count as a rejection.
 func TestRejected_TooLargeForTheDatabase(t *testing.T) {
 	r := newRejecting(t, func(status string) *metav1.Status {
 		if forbidden(status) == nil {

@@ -24,12 +24,12 @@ import (
 
 const (
 	certifyTimeout = 10 * time.Second
-	// certifyInterval is the longest delay before Gateways get a certificate of a new authority. It
-	// is uncritical, because members have trusted that authority for days.
+	// certifyInterval bounds the delay until Gateways get a certificate of a new CA. The delay does
+	// no harm, because members have trusted the new CA for days.
 	certifyInterval = 30 * time.Second
 )
 
-// certify renews this process's certificate for Gateways.
+// certify keeps the certificate that Gateways present to members up to date, until ctx ends.
 func (s *Set) certify(ctx context.Context) error {
 	tick := time.NewTicker(certifyInterval)
 	defer tick.Stop()
@@ -71,8 +71,9 @@ func (s *Set) certifyNow() error {
 	return err
 }
 
-// AwaitCertificate waits for the Gateways' certificate, at most certifyTimeout. Call it before
-// serving proxies: without the certificate they would lose connections between peer listeners.
+// AwaitCertificate waits, at most certifyTimeout, for the certificate that Gateways present to
+// members. Call it before serving Envoys: without the certificate, they would lose their
+// connections to peer listeners.
 func (s *Set) AwaitCertificate(ctx context.Context) {
 	s.mu.Lock()
 	alone := s.adopted.spec == nil || len(s.adopted.spec.Spec.Members) == 0

@@ -24,7 +24,8 @@ import (
 	"github.com/penstock-project/penstock/xds/authority"
 )
 
-// authorityPEM returns an authority's certificate. Envoy cannot read one whose name has U+FFFF.
+// authorityPEM returns a CA certificate with a name. Envoy cannot read a certificate whose name has
+// U+FFFF.
 func authorityPEM(t *testing.T, name string) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -43,20 +44,21 @@ func authorityPEM(t *testing.T, name string) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// Every Gateway has one Secret with all members' certificates. So a certificate that Envoy would
-// reject must not get in from any source.
+// Each Gateway has one Secret with the CA certificates of all members. Envoy would reject the whole
+// Secret because of one certificate. So such a certificate must not get into the Secret from any
+// source.
 func TestMemberTrust_CertificateThatEnvoyCannotReadIsAFindingAndDoesNotEnter(t *testing.T) {
 	good, other, published := authorityPEM(t, "east"), authorityPEM(t, "west"), authorityPEM(t, "west, renewed")
 	bad := authorityPEM(t, "west \uffff")
 	join := func(list ...[]byte) []byte { return bytes.Join(list, nil) }
-	kept := func(bundle, published []byte) []byte { // kept is a bundle as federation stores it
+	kept := func(bundle, published []byte) []byte { // returns a published bundle as federation stores it
 		return append(fmt.Appendf(nil, "Published under %x\n", sha256.Sum256(bundle)), published...)
 	}
 	for _, c := range []struct {
 		name              string
 		written, received []byte
 		field             string
-		want              []byte // bundle of member west
+		want              []byte // expected bundle of member west
 	}{
 		{"published", other, join(published, bad), "spec.members[1]", join(other, published)},
 		{"in the ClusterSet", join(other, bad), published, "spec.members[1].peer.bundle", join(other, published)},
@@ -73,7 +75,7 @@ func TestMemberTrust_CertificateThatEnvoyCannotReadIsAFindingAndDoesNotEnter(t *
 				{Name: "west", Peer: &v1alpha1.ClusterSetPeer{Address: "west:1", Bundle: string(c.written)}},
 			}}
 			s.registry.SetMembers([]string{"east", "west"})
-			s.registry.Restore([]registry.Record{{ // as after a restart
+			s.registry.Restore([]registry.Record{{ // as after a restart of this process
 				RecordID: registry.RecordID{Cluster: "west"}, UID: "uid", Stamp: registry.Stamp{Epoch: 1, Sequence: 1},
 				Bundle: kept(c.written, c.received),
 			}})
@@ -111,8 +113,8 @@ func TestMemberTrust_CertificateThatEnvoyCannotReadIsAFindingAndDoesNotEnter(t *
 	}
 }
 
-// For penstock clusters join, Status shows a published bundle that vouches for its member. A bundle
-// that was published under a ClusterSet bundle that an operator has replaced is not shown.
+// Status has the bundle that a member published, for `penstock clusters join`. If an operator has
+// replaced the member's bundle in the ClusterSet since then, Status omits the published bundle.
 func TestClusterSet_StatusShowsWhatAMemberHasPublished(t *testing.T) {
 	spec := &v1alpha1.ClusterSet{}
 	spec.Spec.Members = []v1alpha1.ClusterSetMember{

@@ -42,7 +42,8 @@ func (s *Set) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// known limits the values of the label state: a member may report any reason.
+// known returns the value of the metric label state. It maps unknown states to one value, because a
+// member may report any reason.
 func known(state string) string {
 	switch state {
 	case Imported, Draining, pending, export.NotSupportedReason, export.NoAddressReason, export.MemberUnreachableReason,

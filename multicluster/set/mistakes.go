@@ -42,8 +42,8 @@ type mistaken struct {
 	list []report.Finding
 }
 
-// mistakesInterval bounds the age of these findings. They change without the ClusterSet when
-// certificates expire.
+// mistakesInterval bounds the age of cached findings. Without a change of the ClusterSet, findings
+// change when certificates expire.
 const mistakesInterval = time.Minute
 
 func (m *mistaken) fresh(set *v1alpha1.ClusterSet, now time.Time) bool {
@@ -114,7 +114,8 @@ func mistakes(set *v1alpha1.ClusterSet, now time.Time) (out []report.Finding) {
 	return out
 }
 
-// Check reports on a ClusterSet and on pools' annotations. It needs no running Set.
+// Check reports the mistakes in the ClusterSet and in pools' export annotations. It needs no
+// running Set.
 func Check(r store.Reader, now time.Time) (all []report.Report) {
 	spec := Selected(r)
 	if spec != nil {
@@ -150,9 +151,9 @@ type ranged struct {
 	place          int
 }
 
-// overlaps returns findings about pod ranges of two clusters that overlap. The finding is at the
-// narrower range or, if both are equal, at the later one. The ClusterSet's ranges for a member
-// replace its published ranges.
+// overlaps returns a finding for each pod range that overlaps a pod range of another cluster. Of
+// the two ranges, the finding is at the narrower one or, if both are equal, at the later one. If
+// the ClusterSet has ranges for a member, they replace the ranges that the member published.
 func overlaps(set *v1alpha1.ClusterSet, published func(member string) []string) []report.Finding {
 	var all []ranged
 	note := func(cidrs []string, r ranged, numbered bool) {
@@ -160,7 +161,7 @@ func overlaps(set *v1alpha1.ClusterSet, published func(member string) []string) 
 		for i, text := range cidrs {
 			var err error
 			if r.Prefix, err = netip.ParsePrefix(text); err != nil {
-				continue // the reader of the object reports this
+				continue // discovery reports an invalid range
 			}
 			if r.Prefix, r.place = r.Masked(), len(all); numbered {
 				r.field = fmt.Sprintf("%s[%d]", field, i)
@@ -177,11 +178,11 @@ func overlaps(set *v1alpha1.ClusterSet, published func(member string) []string) 
 			note(published(m.Name), ranged{cluster: cluster, field: field}, false)
 		}
 	}
-	// Ranges are nested or disjoint. In this order, a range follows all ranges that contain it.
+	// Two ranges are nested or disjoint. In this order, a range follows all ranges that contain it.
 	slices.SortStableFunc(all, func(a, b ranged) int { return cmp.Or(a.Addr().Compare(b.Addr()), a.Bits()-b.Bits()) })
 	found := make([]*report.Finding, len(all))
-	// around has at most two ranges: the widest that contains r, and in it the widest of another
-	// cluster.
+	// around has at most two ranges: the widest range that contains r, and within this range the
+	// widest range of another cluster.
 	var around []ranged
 	for _, r := range all {
 		for len(around) > 0 && !around[len(around)-1].Overlaps(r.Prefix) {

@@ -57,8 +57,8 @@ func setWith(board Board, members []v1alpha1.ClusterSetMember) *Set {
 	return s
 }
 
-// The API server still has a ClusterSet for a hub that relays. Its condition names the replacement
-// for each such member, and none of them is used.
+// An API server may still have a ClusterSet from a release in which hubs relayed exports. The
+// condition names the replacement for each such member, and the members are ignored.
 func TestSet_MembersOfARelayingHubNameWhatToWriteInstead(t *testing.T) {
 	board := &lastBoard{}
 	s := setWith(board, []v1alpha1.ClusterSetMember{
@@ -94,7 +94,8 @@ func TestSet_MembersOfARelayingHubNameWhatToWriteInstead(t *testing.T) {
 	}
 }
 
-// Clusters from one template have equal pod ranges, even if no ClusterSet lists them.
+// Clusters that were made from one template have equal pod ranges. This is a finding, even if the
+// ClusterSet does not list the ranges, because members publish them.
 func TestSet_PodRangesThatMembersPublishMustNotOverlap(t *testing.T) {
 	board := &lastBoard{}
 	s := setWith(board, []v1alpha1.ClusterSetMember{
@@ -156,8 +157,8 @@ func TestOverlaps_TheNarrowerOfTwoClustersIsNamed(t *testing.T) {
 	}
 }
 
-// Without a peer listener no request of a member arrives, so identities that the member states have
-// no effect.
+// Without a peer listener, no request of a member arrives. So it is a warning if the ClusterSet
+// accepts identities from a member.
 func TestSet_IdentitiesWithoutAPeerListenerAreAWarning(t *testing.T) {
 	board := &lastBoard{}
 	s := setWith(board, []v1alpha1.ClusterSetMember{{Name: "east", Peer: &v1alpha1.ClusterSetPeer{Address: "east:1"},

@@ -9,11 +9,11 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// NoNameReason is the reason of Accepted on a ClusterSet in a cluster without a name.
+// NoNameReason is the reason of the condition Accepted of a ClusterSet in a cluster without a name.
 const NoNameReason = "NoClusterName"
 
 // nameOf returns this cluster's name: spec.cluster or, if that is empty, the cluster's
-// ClusterProperty (KEP-2149); "": neither. The findings are about the source of the name.
+// ClusterProperty (KEP-2149); "": both are missing. findings has problems of the name.
 func nameOf(r store.Reader, set *v1alpha1.ClusterSet) (name string, findings []report.Finding) {
 	found := func(severity report.Severity, problem, fix string) []report.Finding {
 		return []report.Finding{

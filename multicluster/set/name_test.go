@@ -17,7 +17,7 @@ func TestClusterProperty_NamesTheCluster(t *testing.T) {
 		what, cluster, property string
 		want                    string
 		severity                report.Severity
-		finding                 string // "problem; fix"
+		finding                 string // expected finding, "problem; fix"
 	}{
 		{"spec.cluster", "east", "", "east", "", ""},
 		{"a property", "", "west", "west", "", ""},

@@ -9,11 +9,12 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// ConflictedReason is the reason of Accepted on a ClusterSet that is not in use.
+// ConflictedReason is the reason of the condition Accepted of a ClusterSet that is not in use,
+// because another ClusterSet is (Selected).
 const ConflictedReason = "Conflicted"
 
-// Selected returns the ClusterSet in use, or nil: the oldest one; of equally old ones, the first by
-// name.
+// Selected returns the ClusterSet in use, or nil without a ClusterSet. The oldest ClusterSet is in
+// use. Of equally old ClusterSets, it is the first by name.
 func Selected(r store.Reader) (set *v1alpha1.ClusterSet) {
 	for _, c := range store.ClusterSets.All(r) {
 		if set == nil || c.CreationTimestamp.Before(&set.CreationTimestamp) {
@@ -23,7 +24,7 @@ func Selected(r store.Reader) (set *v1alpha1.ClusterSet) {
 	return set
 }
 
-// CreatesNamespaces reports whether the ClusterSet allows the creation of imports' namespaces.
+// CreatesNamespaces reports whether the ClusterSet lets Penstock create the namespaces of imports.
 func CreatesNamespaces(r store.Reader) bool {
 	set := Selected(r)
 	return set != nil && set.Spec.CreateNamespaces
@@ -44,7 +45,8 @@ func others(r store.Reader, counts *v1alpha1.ClusterSet) (out []report.Report) {
 
 const summarized = 8
 
-// summary formats findings for a condition, the only place for them in a status on Kubernetes.
+// summary formats findings as the message of a condition, because a Kubernetes status has no other
+// field for them.
 func summary(findings []report.Finding) string {
 	var parts []string
 	for _, f := range findings[:min(len(findings), summarized)] {

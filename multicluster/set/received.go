@@ -56,8 +56,8 @@ type shown struct {
 	pods    string
 }
 
-// shown returns the reported state of each updated member. The caller compares it before and after,
-// because most updates are renewals.
+// shown returns the state that this process reports about the member of each update. apply compares
+// the states before and after updates: most updates only renew a lease, and need no new report.
 func (s *Set) shown(updates []registry.Update) []shown {
 	out := make([]shown, len(updates))
 	for i, u := range updates {
@@ -120,12 +120,12 @@ func (s *Set) placed(in registry.Reports) {
 	s.reportSoon()
 }
 
-// due collects pools to assemble. One run of assemble serves all waiting calls, because snapshots
-// of many members may change the same imports.
+// due collects the pools that assemble must process. One run of assemble serves all calls that
+// wait, because snapshots of many members may change the same imports.
 type due struct {
 	running sync.Mutex
-	// revision is the newest translated revision. waiting has placements of newer Offers, which
-	// translation may still find unusable. running guards both.
+	// revision is the newest store revision that has been translated. waiting has the placements of
+	// newer Offers, because translation may still find an Offer unusable. running guards both.
 	revision uint64
 	waiting  map[objectid.Pool]untranslated
 
@@ -138,8 +138,8 @@ type untranslated struct {
 	placed   []registry.Placement
 }
 
-// ready returns a if its revision is translated. Otherwise translated returns a's placements later.
-// The caller holds running.
+// ready returns a if its store revision has been translated. Otherwise ready stores the placements
+// of a, and the method translated returns them later. The caller holds running.
 func (d *due) ready(a imports.Assembled) imports.Assembled {
 	for _, p := range a.Pools {
 		delete(d.waiting, p)
@@ -153,7 +153,7 @@ func (d *due) ready(a imports.Assembled) imports.Assembled {
 	for _, p := range a.Pools {
 		d.waiting[p] = untranslated{revision: a.Revision}
 	}
-	for rest := a.Placed; len(rest) > 0; { // sorted by pool
+	for rest := a.Placed; len(rest) > 0; { // rest is sorted by pool
 		n := 1
 		for n < len(rest) && rest[n].Pool == rest[0].Pool {
 			n++
@@ -164,8 +164,8 @@ func (d *due) ready(a imports.Assembled) imports.Assembled {
 	return imports.Assembled{}
 }
 
-// translated records the newest translated revision, and returns the placements that waited for it.
-// The caller holds running.
+// translated records the newest translated store revision, and returns the placements that waited
+// for this revision. The caller holds running.
 func (d *due) translated(revision uint64) (seen imports.Assembled) {
 	d.revision = revision
 	for p, w := range d.waiting {
@@ -246,8 +246,8 @@ func (s *Set) place(a imports.Assembled) {
 	}
 }
 
-// Import returns the cluster set's part of an import's status. imported is false if no object is
-// needed.
+// Import returns the status that the cluster set gives the import of a pool. imported is false if
+// no member's export of the pool is imported.
 func (s *Set) Import(p objectid.Pool, generation int64) (status inferenceapi.InferencePoolImportStatus, imported bool) {
 	return s.importer.Status(p, generation)
 }

@@ -27,7 +27,7 @@ func (b *countingBoard) Replace(string, ...report.Report) { b.replaced++ }
 func (b *countingBoard) Set(string, ...report.Report)     {}
 func (b *countingBoard) Remove(string, ...report.Ref)     {}
 
-// reportNow makes a report that is due, as Run does.
+// reportNow makes the report on the ClusterSet if it is due, as Run does.
 func (s *Set) reportNow() {
 	select {
 	case <-s.signals.reportable:
@@ -36,7 +36,8 @@ func (s *Set) reportNow() {
 	}
 }
 
-// Renewals of 100 members every 5 s, and changes of pods, must cause no report on the ClusterSet.
+// Lease renewals, and changes of pods, must cause no new report on the ClusterSet. 100 members
+// renew their leases every 5 s.
 func TestSet_UpdateThatChangesNothingReportedIsNotReported(t *testing.T) {
 	board := &countingBoard{}
 	s := New(Config{Store: store.New(), Board: board, Log: slog.New(slog.DiscardHandler)})
@@ -93,7 +94,7 @@ func TestSet_UpdateThatChangesNothingReportedIsNotReported(t *testing.T) {
 	}
 }
 
-// A change of one export encodes one record only.
+// A change of one export encodes only the record of this export.
 func TestRecords_OneChangeEncodesOneRecord(t *testing.T) {
 	f := FileRecords(t.TempDir()).(*fileRecords)
 	record := func(name, address string) registry.Record {
@@ -177,8 +178,8 @@ func TestDue_ExportersLearnWhatIsTranslated(t *testing.T) {
 	check("withdrawn, and translated", d.translated(8), imports.Assembled{Pools: []objectid.Pool{chat}})
 }
 
-// If a member's updates have no effect, its earlier exports stay, so only a metric can raise an
-// alert.
+// If a member's updates have no effect, its earlier exports stay in use. The metric must show the
+// member as denied, because nothing else can raise an alert.
 func TestMetrics_MemberWithoutEffectIsDenied(t *testing.T) {
 	s := New(Config{Store: store.New(), Board: &countingBoard{}, Log: slog.New(slog.DiscardHandler)})
 	s.adopted.name = "here"

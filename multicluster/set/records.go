@@ -26,16 +26,17 @@ const (
 	maxRecordLine = 1 << 20
 	maxRecordFile = 64 << 20
 	recordSuffix  = ".jsonl"
-	// maxLocal bounds LocalRecords, in bytes: pods have a small volume for them.
+	// maxLocal bounds the files of LocalRecords, in bytes, because pods have a small volume for
+	// them.
 	maxLocal = 16 << 20
 )
 
-// fileRecords implements Records in a folder. Each member has a file, which begins with the
-// member's own record.
+// fileRecords implements Records with files in a folder. Each member has one file. Its first line
+// is the member's own record, and its exports follow.
 type fileRecords struct {
 	disk   statefile.Disk
 	folder string
-	limit  int // of all files, in bytes; 0: no limit
+	limit  int // bounds the size of all files, in bytes; 0: no limit
 
 	mu    sync.Mutex
 	kept  map[string]map[objectid.Pool][]byte
@@ -48,8 +49,8 @@ func FileRecords(state string) Records { return Files{statefile.Machine{}, state
 // Records returns Config.Records.
 func (f Files) Records() Records { return newFileRecords(f.Disk, f.State, 0) }
 
-// LocalRecords returns a Config.Local in this process's state folder. It drops records beyond
-// maxLocal.
+// LocalRecords returns a Config.Local with files in this process's state folder. It drops the
+// records that exceed maxLocal.
 func LocalRecords(state string) Records { return newFileRecords(statefile.Machine{}, state, maxLocal) }
 
 func newFileRecords(disk statefile.Disk, state string, limit int) *fileRecords {
@@ -193,7 +194,7 @@ func (f *fileRecords) write(cluster string) error {
 		case err != nil:
 			return err
 		}
-		return f.disk.Sync(f.folder) // otherwise a power failure may restore the file
+		return f.disk.Sync(f.folder) // otherwise a power cut may bring the file back
 	}
 	room := maxRecordFile
 	if f.limit > 0 {

@@ -19,8 +19,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// Objects have every field of a record except endpoints. A missing field could change the decision
-// about a member whose epoch went back.
+// The objects in which Kubernetes stores records have every field of a Record, except endpoints.
+// Without a field, a restarted process could decide otherwise about a member whose epoch went back.
 func TestRecords_ObjectsHaveEveryFieldOfARecord(t *testing.T) {
 	pool := objectid.Pool{Namespace: "ns", Name: "chat"}
 	member := registry.Record{
@@ -114,7 +114,7 @@ func TestRecords_DamagedLineHarmsNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := bytes.SplitAfter(raw, []byte("\n"))
-	lines[1] = lines[1][:len(lines[1])/2] // the next line then continues this one
+	lines[1] = lines[1][:len(lines[1])/2] // the line is cut, and the next line continues it
 	if err := os.WriteFile(path, bytes.Join(lines, nil), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -47,18 +47,18 @@ type Config struct {
 	Store    *store.Store
 	Board    Board
 	StateDir string
-	// Disk has the state folder; nil: the disk of this machine.
+	// Disk reads and writes the state folder; nil: the disk of this machine.
 	Disk statefile.Disk
-	// Identity is called when this process begins to publish. Each publishing process gets a higher
-	// epoch.
+	// Identity is called when this process begins to publish. It returns the cluster's UID, and an
+	// epoch higher than the epochs of all earlier publishing processes.
 	Identity func(ctx context.Context) (uid string, epoch uint64, err error)
-	// Authority stores the CA for this cluster's certificates to members.
+	// Authority stores the CA that signs this cluster's certificates for connections to members.
 	Authority authority.Secrets
 	// Records store members' exports; nil: nothing is stored.
 	Records Records
-	// Local stores endpoints of exports on this machine, because these never pass through an API
-	// server. After a restart, endpoints of unreachable members come from Local. nil: Records store
-	// endpoints.
+	// Local stores members' exports with their endpoints on this machine, because endpoints never
+	// pass through an API server. After a restart, endpoints of unreachable members come from
+	// Local. nil: Records store endpoints.
 	Local Records
 	// Leading reports whether this process publishes, saves Records and serves members; nil:
 	// always.
@@ -72,38 +72,40 @@ type Config struct {
 	Connect channel.Connect
 	// Address is where members reach the port of Listen, HOST:PORT.
 	Address string
-	// Imported is called with pools whose imports may have changed, from several goroutines. nil:
-	// the board shows the conditions of imports.
+	// Imported is called, from several goroutines, with pools whose imports may have changed. nil:
+	// Board shows the conditions of imports.
 	Imported func(pools []objectid.Pool)
 	// Pickers are the addresses of this process's picker for other clusters. Cleartext means that
 	// the picker serves gRPC without TLS.
 	Pickers   []netip.AddrPort
 	Cleartext bool
-	// MembersPick means that the picker serves only members' Gateways among the gateways of other
-	// clusters.
+	// MembersPick means that the picker serves no gateways of other clusters except members'
+	// Gateways.
 	MembersPick bool
-	// PickersOf computes Pickers from the store, again after each change of PickerService
-	// ("namespace/name"). nil: Pickers does not change.
+	// PickersOf computes Pickers from the store. It is called again after each change of the
+	// Service PickerService ("namespace/name"). nil: Pickers does not change.
 	PickersOf     func(r store.Reader) []netip.AddrPort
 	PickerService string
 	// Offers is export.Config.Offers.
 	Offers map[objectid.Pool]int32
-	// Services is called with the Services ("namespace/name") whose EndpointSlices are needed, and
-	// the store.ByLabel keys of the Pods that are needed. nil: the store has all of them.
+	// Services is called with the Services ("namespace/name") whose EndpointSlices the store must
+	// have, and the store.ByLabel keys of the Pods that it must have. nil: the store has all
+	// EndpointSlices and Pods.
 	Services func(keys, pods []string)
 	// Namespace reports whether a namespace exists in this cluster or may be created; nil: all
 	// namespaces exist.
 	Namespace func(name string) bool
 	// Exports, if set, is called with this cluster's exports after each decision.
 	Exports func([]export.Export)
-	// GatewayReached returns a Gateway's addresses for other clusters. port maps a bound port to
-	// the port at these addresses; 0: none yet. nil: the bound addresses and ports are used.
+	// GatewayReached returns the addresses at which other clusters reach a Gateway. port maps a
+	// port to which the Gateway is bound to the port at these addresses; 0: unknown yet. If
+	// GatewayReached is nil, the bound addresses and ports are used.
 	GatewayReached func(r store.Reader, gateway report.Ref) (addresses []string, port func(bound uint16) uint16)
 	// ServerOptions extend the options of the server for members.
 	ServerOptions []grpc.ServerOption
 	// Drain is how long requests to a withdrawn export may continue.
 	Drain time.Duration
-	// Budget limits the exports of all members together; 0: the registry's default.
+	// Budget limits the number of exports of all members together; 0: 40,000.
 	Budget int
 	// Load, if set, receives members' reports on the pools passed to Federation.Want.
 	Load func(objectid.Member, federation.Load)
@@ -124,7 +126,7 @@ type Server interface {
 	Stop()
 }
 
-// Set is this cluster's part in its cluster set. Run runs it.
+// Set makes this cluster a member of its cluster set, while Run runs.
 type Set struct {
 	cfg      Config
 	registry *registry.Registry
@@ -134,7 +136,7 @@ type Set struct {
 	due      due
 	local    local
 
-	reporting  sync.Mutex // held while a report is made
+	reporting  sync.Mutex // held while a report on the ClusterSet is made
 	writing    sync.Mutex // held while the MemberFile is written
 	publishing sync.Mutex // held while Memberships and Exports are published
 
@@ -145,12 +147,12 @@ type Set struct {
 	exported map[objectid.Pool]audience
 }
 
-// signals start steps of Run's loops. The first three channels are closed once; the others hold one
-// element.
+// signals are channels for which the loops of Run wait. The first three are closed once. The others
+// hold at most one element.
 type signals struct {
 	begun      chan struct{}
 	certified  chan struct{}
-	decided    chan struct{} // before the first decision, publishing would withdraw all exports
+	decided    chan struct{} // publishing before the first decision would withdraw all exports
 	wake       chan struct{} // a deadline may have changed
 	leading    chan struct{}
 	led        chan struct{} // this process began to publish
@@ -163,7 +165,7 @@ type local struct {
 	parents   map[objectid.Pool][]model.ParentGateway
 	taken     map[objectid.Pool][]string // clusters whose entries in an import another controller wrote
 	services  []string
-	nodePods  map[string][]string // keyed by store.LabelKey: the Services that need the Pods
+	nodePods  map[string][]string // Services that need Pods, by store.LabelKey of the Pods
 	annotated map[objectid.Pool]bool
 	alone     []report.Report
 	decisions map[objectid.Pool]export.Decision
@@ -172,7 +174,7 @@ type local struct {
 type adopted struct {
 	spec      *v1alpha1.ClusterSet
 	others    []report.Report
-	named     string // this cluster's current name; "": none
+	named     string // this cluster's name in the current ClusterSet; "": none
 	findings  []report.Finding
 	name      string   // this cluster's name in the first ClusterSet
 	exporting []string // the namespaces of this cluster's exports, sorted
@@ -192,7 +194,7 @@ type problems struct {
 	untrusted []report.Finding
 }
 
-// New makes a Set. It is idle until a ClusterSet exists.
+// New makes a Set. The Set does nothing until a ClusterSet exists.
 func New(c Config) *Set {
 	if c.Disk == nil {
 		c.Disk = statefile.Machine{}
@@ -236,7 +238,7 @@ func (s *Set) begin(name string) {
 	})
 }
 
-// Federation returns this cluster's end of the exchange with members; nil before the first
+// Federation returns the Federation that exchanges exports with members; nil before the first
 // ClusterSet.
 func (s *Set) Federation() *federation.Federation {
 	s.mu.Lock()
@@ -244,7 +246,7 @@ func (s *Set) Federation() *federation.Federation {
 	return s.link.federation
 }
 
-// Registry returns the members and their exports.
+// Registry returns the registry of members and their exports.
 func (s *Set) Registry() *registry.Registry { return s.registry }
 
 // Cluster returns this cluster's name in its set; "" before the first ClusterSet.

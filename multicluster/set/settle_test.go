@@ -16,7 +16,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// A process in a new pod serves no proxy before it has the endpoints of all reachable members.
+// A process in a new pod has no stored endpoints. Settle waits until it has the endpoints of all
+// reachable members.
 func TestSet_NewPodServesImportsWithTheirEndpoints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		entry := func(addresses ...string) inferenceapi.ImportedCluster {
@@ -74,7 +75,7 @@ func TestSet_NewPodServesImportsWithTheirEndpoints(t *testing.T) {
 		if _, settled = start(entry()); done(settled) {
 			t.Error("a process serves an import without its endpoints")
 		}
-		if <-settled; time.Since(began) != settleTimeout { // by the bubble's clock
+		if <-settled; time.Since(began) != settleTimeout { // in virtual time
 			t.Errorf("a process waits for %s for a member that is away, want %s", time.Since(began), settleTimeout)
 		}
 		if _, settled = start(entry("10.0.0.1")); !done(settled) {

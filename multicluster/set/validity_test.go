@@ -107,15 +107,15 @@ func connect(client, server presented) error {
 	return errors.Join(err, <-failed)
 }
 
-// While both clusters' control planes are stopped for six days, their Gateways still connect to
-// each other. Afterwards the control planes connect, too. A stolen certificate expires after a
-// week.
+// While the control planes of two clusters are stopped for six days, the Gateways of both clusters
+// can still connect to each other. After the restart, the control planes can connect, too. A stolen
+// certificate expires after a week.
 func TestClusterSet_ControlPlaneStoppedForSixDaysLosesNoConnection(t *testing.T) {
 	east, west := t.TempDir(), t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		a, b := startControlPlane(t, "east", east), startControlPlane(t, "west", west)
 		ofA, ofB := a.gateway(), b.gateway()
-		time.Sleep(16*time.Hour - time.Minute) // the maximum age
+		time.Sleep(16*time.Hour - time.Minute) // almost the maximum age of a certificate in use
 		if !a.Current(ofA) || !b.Current(ofB) {
 			t.Error("the certificate of Gateways is replaced too early for this test")
 		}
@@ -168,8 +168,8 @@ func TestClusterSet_ControlPlaneStoppedForSixDaysLosesNoConnection(t *testing.T)
 	})
 }
 
-// A process renews by the clock with which certificates are compared, because the monotonic clock
-// stops while a machine sleeps.
+// A process renews its certificates by the wall clock, because the monotonic clock stops while a
+// machine sleeps.
 func TestClusterSet_CertificatesRenewAfterAMachineHasSlept(t *testing.T) {
 	state := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -41,7 +41,7 @@ var engines = sync.OnceValue(func() map[string]*v1alpha1.Engine {
 	return out
 })
 
-// setDefaults sets the defaults of the CRD.
+// setDefaults sets the default values that the CRD of Engine has.
 func setDefaults(e *v1alpha1.Engine) {
 	for i := range e.Spec.Versions {
 		p := &e.Spec.Versions[i].DeployTemplate.Process
@@ -60,11 +60,11 @@ func setDefaults(e *v1alpha1.Engine) {
 	}
 }
 
-// Get returns a built-in Engine, which the caller must not change.
+// Get returns the built-in Engine with a name. The caller must not modify it.
 func Get(name string) (*v1alpha1.Engine, bool) {
 	e, ok := engines()[name]
 	return e, ok
 }
 
-// Names lists the built-in Engines, sorted.
+// Names returns the names of the built-in Engines, sorted.
 func Names() []string { return slices.Sorted(maps.Keys(engines())) }

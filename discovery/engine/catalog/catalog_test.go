@@ -35,7 +35,8 @@ func TestCatalog_EveryEngineIsUsable(t *testing.T) {
 	}
 }
 
-// The schema is generated; make test-engines compares it with the parser of the pinned version.
+// The schema of vLLM's arguments is generated. make test-engines compares it with the argument
+// parser of the pinned version.
 func TestCatalog_ArgumentsOfVLLMHaveTheTypesOfItsParser(t *testing.T) {
 	e, _ := catalog.Get("vllm")
 	v := &e.Spec.Versions[0]
@@ -64,7 +65,7 @@ func TestCatalog_ArgumentsOfVLLMHaveTheTypesOfItsParser(t *testing.T) {
 		{"compilation-config", `3`, "error"},
 		{"allowed-origins", `["https://a.example"]`, `--allowed-origins ["https://a.example"]`},
 		{"lora-modules", `"a=/models/a"`, "--lora-modules a=/models/a"},
-		{"shutdown-timeout", `5`, "error"}, // the template sets it
+		{"shutdown-timeout", `5`, "error"}, // the template sets this argument
 		{"swap-space", `4`, "warning --swap-space 4"},
 	} {
 		vars := map[string]apiextensionsv1.JSON{c.name: {Raw: []byte(c.value)}}
@@ -79,7 +80,8 @@ func TestCatalog_ArgumentsOfVLLMHaveTheTypesOfItsParser(t *testing.T) {
 	}
 }
 
-// A server that is killed while it ends its requests fails them.
+// vLLM's --shutdown-timeout must be shorter than the time after which the server is killed.
+// Otherwise, its requests in flight would fail.
 func TestCatalog_EnginesEndTheirRequestsBeforeTheyAreKilled(t *testing.T) {
 	e, _ := catalog.Get("vllm")
 	p := e.Spec.Versions[0].DeployTemplate.Process
@@ -90,7 +92,7 @@ func TestCatalog_EnginesEndTheirRequestsBeforeTheyAreKilled(t *testing.T) {
 	}
 }
 
-// A release sets the version of the chart. The simulated server must be the same program.
+// The Engine sim must use the same image as the chart, whose version each release sets.
 func TestCatalog_SimIsTheImageOfTheChart(t *testing.T) {
 	e, _ := catalog.Get("sim")
 	values, err := os.ReadFile("../../../manifests/charts/penstock/values.yaml")

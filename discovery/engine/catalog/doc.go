@@ -1,12 +1,13 @@
-// Package catalog has the built-in Engines, as the documents of this folder. discovery/engine/
-// deployment reads them.
+// Package catalog has the built-in Engines. Each is a YAML document in this folder. Package
+// discovery/engine/deployment uses them.
 //
-// An Engine object of a user replaces the built-in Engine of its name. Documents are read once, at
-// the first call; a test checks each against the CRD and as a template.
+// An Engine object of a user replaces the built-in Engine with the same name. The documents are
+// read once, at the first call. A test checks each document against the CRD, and its templates.
 //
-// A schema in the folder schemas is generated from the engine's own parser of arguments, by the
-// script that its first line names. make test-engines runs the script again. Other arguments pass
-// with a warning, for sglang all of them: it has no schema, and no test starts it.
+// The folder schemas has JSON Schemas of engines' arguments. A script generates each from the
+// engine's own argument parser. The first line of a schema names its script, and make test-engines
+// runs the script again. An argument that the schema lacks is accepted with a warning. The engine
+// sglang has no schema, so all its arguments cause a warning. No test starts sglang.
 //
 // Tests: go test ./discovery/engine/catalog
 package catalog

@@ -79,7 +79,7 @@ func TestVariables_AMistakeHasFieldRuleAndNearestName(t *testing.T) {
 		schema          *commandline.Schema
 		variables       string
 		severity        report.Severity
-		field, problems string // problem and fix
+		field, problems string // expected field, and expected "problem; fix"
 	}{
 		{s, `{"gpu_memory_utilization": 1.5}`, report.Error, "spec.variables.gpu_memory_utilization", "maximum"},
 		{s, `{"max-model-len": "x"}`, report.Error, "spec.variables.max-model-len", "want integer"},
@@ -165,7 +165,8 @@ func TestTemplate_ReplacesListedPathsOnce(t *testing.T) {
 	}
 }
 
-// pieces are texts that have a meaning in YAML, JSON, shells, templates or command lines.
+// pieces are texts with a special meaning in YAML, JSON, shells, templates or command lines. Users'
+// values may contain them.
 var pieces = []string{
 	"a", "B7", " ", "\n", "\t", ":", ": ", "- ", "#", " #", "{", "}", "[", "]", ",", "\"", "'", "|", ">",
 	"&a", "*a", "!!binary", "---", "...", "${port}", "${", "$(id)", "`id`", ";", "&&", "\\", "%", "--host",

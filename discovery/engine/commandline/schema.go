@@ -18,16 +18,17 @@ import (
 // Schema is the compiled valuesSchema of a version of an engine.
 type Schema struct {
 	compiled *jsonschema.Schema
-	names    map[string]string // a normalized name -> the declared name
-	defaults map[string]any    // by declared name
+	names    map[string]string // normalized name -> declared name of an argument
+	defaults map[string]any    // default values, by declared name of the argument
 }
 
-// schemaURL has a scheme without a loader.
+// schemaURL is the base URL of a schema. Its scheme has no loader, so a relative reference to
+// another document fails.
 const schemaURL = "engine:///valuesSchema"
 
 const maxSchema = 1 << 20
 
-// Compile compiles a JSON Schema of an object. It reads no file and calls no address.
+// Compile compiles the JSON Schema of an engine's arguments. It reads no file and makes no request.
 func Compile(raw []byte) (*Schema, error) {
 	if len(raw) > maxSchema {
 		return nil, fmt.Errorf("%d bytes are more than %d", len(raw), maxSchema)
@@ -89,8 +90,8 @@ type noLoader struct{}
 
 func (noLoader) Load(url string) (any, error) { return nil, errors.New("is not read: " + url) }
 
-// validate returns a finding for each rule that a value breaks. written maps declared names to the
-// names that the user wrote.
+// validate returns a finding for each rule of the schema that a value violates. written maps the
+// declared name of a variable to the name that the user wrote.
 func (s *Schema) validate(values map[string]any, written map[string]string) (out []report.Finding) {
 	err := s.compiled.Validate(values)
 	var invalid *jsonschema.ValidationError
@@ -117,7 +118,7 @@ func (s *Schema) validate(values map[string]any, written map[string]string) (out
 		case *kind.Required:
 			out = append(out, mistake(field,
 				"lacks "+strings.Join(k.Missing, ", ")+", which the engine's schema requires", "add it"))
-		case *kind.Pattern: // quotes no value, which may be a credential
+		case *kind.Pattern: // the finding omits the value, which may be a credential
 			out = append(out, mistake(field, "does not match the pattern "+k.Want, "write a value that matches"))
 		case *kind.Format:
 			out = append(out, mistake(field, "is no valid "+k.Want, "write a valid "+k.Want))
@@ -132,7 +133,7 @@ func (s *Schema) validate(values map[string]any, written map[string]string) (out
 
 func (s *Schema) declared() []string { return slices.Sorted(maps.Values(s.names)) }
 
-// fieldOf makes a field of a ModelDeployment from a JSON pointer.
+// fieldOf converts a JSON pointer into the variables to a field of the ModelDeployment.
 func fieldOf(pointer string, written map[string]string) string {
 	field := variables
 	for i, part := range strings.Split(strings.TrimPrefix(pointer, "/"), "/") {
@@ -157,7 +158,8 @@ func orSame(written map[string]string, name string) string {
 	return name
 }
 
-// text returns the argument for a value of a variable; flag is set for true, none for false.
+// text returns the command line's text for the value of a variable. flag means that the argument
+// has no value (true). none means that the argument is omitted (false).
 func text(v any) (out string, flag, none bool, err error) {
 	switch v := v.(type) {
 	case nil:

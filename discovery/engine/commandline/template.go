@@ -11,24 +11,24 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// Values has the values of a template's paths.
+// Values has the values that replace ${path} in a template.
 type Values struct {
 	Host, Port                     string
 	Namespace, Deployment, Replica string
 	ModelName, ModelFile           string
 	ServedName                     string
-	Adapter                        *Adapter // nil: the text is not about an adapter
-	Pod                            bool     // the server is a pod, which has no number
+	Adapter                        *Adapter // nil: a text that names an adapter's path is invalid
+	Pod                            bool     // the server is a pod, so Replica has no value
 }
 
-// Adapter has the values of a template's paths that are about one adapter.
+// Adapter has the values that replace ${adapter.name} and ${adapter.path} in a template.
 type Adapter struct{ Name, Path string }
 
 func (a *Adapter) byPath() map[string]string {
 	var b strings.Builder
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(struct { // texts always have a JSON form
+	_ = e.Encode(struct { // cannot fail: all fields are texts
 		Name string `json:"name"`
 		Path string `json:"path"`
 	}{a.Name, a.Path})
@@ -54,10 +54,11 @@ func (v Values) byPath() map[string]string {
 	return out
 }
 
-// Paths lists the paths that a template may name, sorted, except for arguments of adapters.
+// Paths returns the paths that ${path} in a template may name, sorted. It omits the paths of
+// adapters.
 func Paths() []string { return slices.Sorted(maps.Keys(Values{}.byPath())) }
 
-// Expand replaces each ${path} in text. "$${" becomes "${".
+// Expand replaces each ${path} in text by its value. "$${" becomes "${".
 func (v Values) Expand(text string) (string, error) { return expand(text, v.byPath()) }
 
 func expand(text string, values map[string]string) (string, error) {
@@ -91,7 +92,7 @@ func expand(text string, values map[string]string) (string, error) {
 	}
 }
 
-// Check returns the mistakes in the templates of an Engine, without values.
+// Check returns the mistakes in the templates and schemas of an Engine.
 func Check(e *v1alpha1.Engine) (out []report.Finding) {
 	for i, version := range e.Spec.Versions {
 		field := fmt.Sprintf("spec.versions[%d].", i)

@@ -15,15 +15,17 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// variables is the field of a ModelDeployment.
+// variables is the field of a ModelDeployment that has the variables.
 const variables = "spec.variables"
 
 var argumentName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]{0,127}$`)
 
-// Normalized makes names with - and _ equal.
+// Normalized returns the name of an argument with - in place of _, so that both spellings are
+// equal.
 func Normalized(name string) string { return strings.ReplaceAll(name, "_", "-") }
 
-// Reserved lists the normalized names of arguments that a template sets, sorted.
+// Reserved returns the normalized names, sorted, of the arguments that a template sets. Variables
+// cannot set these arguments.
 func Reserved(p *v1alpha1.ProcessTemplate) []string {
 	names := map[string]bool{}
 	add := func(args []string) {
@@ -41,8 +43,8 @@ func Reserved(p *v1alpha1.ProcessTemplate) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// Arguments returns the arguments that variables stand for, sorted by name, with the defaults of
-// the schema, which may be nil. If a finding is an error, there are no arguments.
+// Arguments converts variables to arguments, sorted by name. It adds the defaults of the schema s,
+// which may be nil. If a finding is an error, it returns no arguments.
 func Arguments(vars map[string]apiextensionsv1.JSON, s *Schema, reserved []string) ([]string, []report.Finding) {
 	if s == nil {
 		s = &Schema{}
@@ -98,7 +100,7 @@ func Arguments(vars map[string]apiextensionsv1.JSON, s *Schema, reserved []strin
 	return args, found
 }
 
-// closed reports whether the schema forbids undeclared arguments, so that validation reports them.
+// closed reports whether the schema forbids undeclared arguments. Validation then reports them.
 func (s *Schema) closed() bool {
 	if s.compiled == nil {
 		return false
@@ -116,8 +118,9 @@ func sameName(written map[string]string, name string) (string, bool) {
 	return "", false
 }
 
-// owned returns the argument of the template that name would set. Parsers of some engines accept
-// the beginning of a name, so an undeclared beginning of a reserved name is reserved, too.
+// owned returns the reserved argument that a variable of this name would set; "": none. Some
+// engines accept a prefix of an argument's name. So the name of a variable that the schema does not
+// declare must not be a prefix of a reserved name.
 func owned(name string, reserved []string, declared bool) string {
 	for _, r := range reserved {
 		if r == name || !declared && strings.HasPrefix(r, name) {

@@ -16,15 +16,15 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// FieldGPU and FieldAccelerator are the fields that request accelerators; FieldMemory reserves
-// memory.
+// These are fields of a ModelDeployment. FieldGPU and FieldAccelerator request accelerators.
+// FieldMemory reserves main memory.
 const (
 	FieldGPU         = "spec.resources.gpu"
 	FieldMemory      = "spec.resources.memory"
 	FieldAccelerator = "spec.resources.accelerator"
 )
 
-// reservation returns what a server reserves beside accelerators. CRD validation bounds it.
+// reservation returns the cores and the main memory that a server reserves. The CRD bounds both.
 func reservation(r v1alpha1.DeploymentResources) (h devices.Host) {
 	if r.CPU != nil {
 		h.Cores = devices.Share(r.CPU.MilliValue())
@@ -35,8 +35,8 @@ func reservation(r v1alpha1.DeploymentResources) (h devices.Host) {
 	return h
 }
 
-// accelerators reads the request for accelerators. Its findings are about spec.resources and
-// variables that select accelerators, too.
+// accelerators reads the deployment's request for accelerators into p. Its findings are about
+// spec.resources, and about environment variables that also select accelerators.
 func (p *Plan) accelerators(version *v1alpha1.EngineVersion) (found []report.Finding) {
 	d := p.Deployment
 	p.Accelerator, p.Devices = strings.TrimSpace(d.Spec.Resources.Accelerator), version.Devices
@@ -77,7 +77,8 @@ func (p *Plan) accelerators(version *v1alpha1.EngineVersion) (found []report.Fin
 	return found
 }
 
-// variables returns the deployment's variables, with the ones that its accelerators imply.
+// variables returns the deployment's variables, and adds the variables that follow from the number
+// of its accelerators.
 func (p *Plan) variables(reserved []string) (map[string]apiextensionsv1.JSON, []report.Finding) {
 	vars := p.Deployment.Spec.Variables
 	if !p.selects || p.Share == 0 {
@@ -119,7 +120,8 @@ func (p *Plan) variables(reserved []string) (map[string]apiextensionsv1.JSON, []
 	return vars, nil
 }
 
-// variable finds a variable by the name of an argument.
+// variable returns the variable that sets an argument, and the variable's name as the user wrote
+// it.
 func variable(vars map[string]apiextensionsv1.JSON, argument string) (name string, v apiextensionsv1.JSON, ok bool) {
 	for name, v := range vars {
 		if commandline.Normalized(name) == commandline.Normalized(argument) {
@@ -129,7 +131,7 @@ func variable(vars map[string]apiextensionsv1.JSON, argument string) (name strin
 	return "", v, false
 }
 
-// selection returns the environment variables that select a server's accelerators.
+// selection returns the environment variables that make a server use only its own accelerators.
 func (p *Plan) selection(s Server) (out []v1alpha1.EngineEnv) {
 	if !p.selects {
 		return nil

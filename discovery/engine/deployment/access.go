@@ -5,10 +5,11 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// FieldAccess is the field that gates the deployment's routes.
+// FieldAccess is the field of a ModelDeployment that restricts access to its routes.
 const FieldAccess = "spec.access"
 
-// access reports fields that are null although more would be let in without them.
+// access returns a finding for each null in spec.access that would allow more requests if it were
+// ignored.
 func access(d *v1alpha1.ModelDeployment) (found []report.Finding) {
 	if d.Spec.Access == nil {
 		return nil
@@ -23,9 +24,9 @@ func access(d *v1alpha1.ModelDeployment) (found []report.Finding) {
 	return found
 }
 
-// Gated returns a Plan whose routes are gated as a newer version of the deployment requires. A
-// mistake elsewhere in that version must not leave its model open. A Plan that is gated stays as it
-// is.
+// Gated returns a copy of p with spec.access of a newer, invalid version of the deployment. The
+// mistake in that version must not leave the model open until it is corrected. Gated returns p
+// itself if p has spec.access, or the newer version has none.
 func (p *Plan) Gated(newer *v1alpha1.ModelDeployment) *Plan {
 	if p.Deployment.Spec.Access != nil || newer.Spec.Access == nil {
 		return p
@@ -36,8 +37,8 @@ func (p *Plan) Gated(newer *v1alpha1.ModelDeployment) *Plan {
 	return &gated
 }
 
-// policy returns the AccessPolicy. The pool is a target, too, so that it gates users' own routes to
-// the model.
+// policy returns the AccessPolicy of the deployment. The InferencePool is one of its targets, so
+// the policy also applies to users' own routes to the pool.
 func (p *Plan) policy() *v1alpha1.AccessPolicy {
 	a := p.Deployment.Spec.Access
 	out := &v1alpha1.AccessPolicy{ObjectMeta: p.meta()}

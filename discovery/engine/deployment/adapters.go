@@ -12,17 +12,17 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// AdapterField returns the field of an adapter.
+// AdapterField returns the field of the i-th adapter in a ModelDeployment.
 func AdapterField(i int) string { return fmt.Sprintf("spec.adapters[%d]", i) }
 
-// LoadsFiles reports whether the engine reads adapters from a path.
+// LoadsFiles reports whether the engine reads adapters from files.
 func (p *Plan) LoadsFiles() bool {
 	return p.lora != nil && slices.ContainsFunc(p.lora.Each, func(text string) bool {
 		return strings.Contains(text, "${adapter.path}") || strings.Contains(text, "${adapter.json}")
 	})
 }
 
-// adapters reports adapters that the engine cannot load.
+// adapters returns findings about adapters that the engine cannot load.
 func (p *Plan) adapters(engines map[string]*v1alpha1.Engine) (found []report.Finding) {
 	all := p.Deployment.Spec.Adapters
 	if len(all) > 0 && p.lora == nil {
@@ -42,7 +42,8 @@ func (p *Plan) adapters(engines map[string]*v1alpha1.Engine) (found []report.Fin
 	return found
 }
 
-// withLoRA proposes versions that load adapters: of the engine, or else of others.
+// withLoRA returns the fix of a finding. It names the versions of the deployment's engine that load
+// adapters or, without such a version, other engines that load adapters.
 func (p *Plan) withLoRA(engines map[string]*v1alpha1.Engine) string {
 	own := p.Deployment.Spec.Engine.Name
 	names := slices.AppendSeq(catalog.Names(), maps.Keys(engines))
@@ -69,7 +70,7 @@ func (p *Plan) withLoRA(engines map[string]*v1alpha1.Engine) string {
 	return "remove it, or write capabilities.lora in an Engine"
 }
 
-// reserved lists the arguments that variables cannot set.
+// reserved returns the names of the arguments that variables cannot set.
 func (p *Plan) reserved() []string {
 	t := p.Process
 	if len(p.Deployment.Spec.Adapters) > 0 && p.lora != nil {
@@ -78,7 +79,7 @@ func (p *Plan) reserved() []string {
 	return commandline.Reserved(&t)
 }
 
-// adapterArguments are the arguments for the adapters of a server.
+// adapterArguments returns the arguments that make a server load its adapters.
 func (p *Plan) adapterArguments(s Server, values commandline.Values) (out []string, err error) {
 	if p.lora == nil || len(p.Deployment.Spec.Adapters) == 0 {
 		return nil, nil
@@ -94,7 +95,8 @@ func (p *Plan) adapterArguments(s Server, values commandline.Values) (out []stri
 	return out, err
 }
 
-// name is a name in requests that leads to the deployment, and the field that has it.
+// name is a model name in requests that is routed to the deployment, with the field that has the
+// name.
 type name struct{ text, field string }
 
 func (p *Plan) names() []name {

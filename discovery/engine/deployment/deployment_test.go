@@ -90,7 +90,8 @@ func TestDeployment_MistakesNameTheFieldAndTheNearestName(t *testing.T) {
 
 func typeOf(v any) string { return fmt.Sprintf("%T", v) }
 
-// seeded are texts with characters that have a meaning in YAML, JSON, shells or templates.
+// seeded returns n random texts with characters that have a special meaning in YAML, JSON, shells
+// or templates.
 func seeded(n int) (out []string) {
 	pieces := []string{"a", " ", "\n", ": ", "- ", "#", "{", "}", "[", ",", "\"", "'", "|", "&a", "!!x", "---",
 		"${port}", "${", "$(id)", "$(SECRET)", "$", "`", ";", "--host", "=", "null", "é", "{{.X}}", "..", "/"}
@@ -105,7 +106,7 @@ func seeded(n int) (out []string) {
 	return out
 }
 
-// everywhere is a deployment with a text in each field that a user may write.
+// everywhere returns a deployment that has the text in each field that a user may write.
 func everywhere(t *testing.T, text string) *v1alpha1.ModelDeployment {
 	t.Helper()
 	raw, err := json.Marshal(text)
@@ -121,7 +122,8 @@ func everywhere(t *testing.T, text string) *v1alpha1.ModelDeployment {
 	return d
 }
 
-// Every text that a user may write stands in its own arguments and environment variables.
+// Each text that a user may write appears only in its own arguments and environment variables, and
+// does not change others.
 func TestDeployment_NoFieldChangesTheRestOfTheCommand(t *testing.T) {
 	engine := &v1alpha1.Engine{}
 	if err := yaml.UnmarshalStrict([]byte(`

@@ -11,10 +11,11 @@
 //	AccessPolicy   has spec.access, for the HTTPRoute and the InferencePool
 //	ModelServers   has the addresses of the servers that are ready
 //
-// Memory (memory.go) reads from the command what discovery/engine/memory needs for an estimate.
+// Memory (memory.go) reads the settings that discovery/engine/memory needs for an estimate from the
+// command line.
 //
-// Invariants: New is pure: equal objects give an equal Plan. A mistake is a finding about a field
-// of the ModelDeployment. A Plan exists only without findings of severity error.
+// Invariants: New has no side effects, and equal objects give an equal Plan. A mistake becomes a
+// finding about a field of the ModelDeployment. New returns no Plan if a finding is an error.
 //
 // Tests: go test ./discovery/engine/deployment
 package deployment

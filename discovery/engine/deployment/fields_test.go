@@ -64,7 +64,8 @@ func TestAccess_GatesTheRouteAndThePool(t *testing.T) {
 	}
 }
 
-// A null is probably a template without a value. It must not open the model.
+// A null in spec.access is probably a template without a value. It must not give everyone access to
+// the model.
 func TestAccess_NullLetsNothingIn(t *testing.T) {
 	open := planned(t, onGateway+"engine: {name: sim}\n")
 	for access, field := range map[string]string{"null": "spec.access",

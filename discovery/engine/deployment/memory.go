@@ -12,25 +12,28 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// Memory has the settings of a server that decide about the memory of its accelerators, or about
-// main memory if it uses none.
+// Memory has the settings that determine how much memory of its accelerators a server takes. If the
+// server uses no accelerator, they determine how much main memory it takes.
 type Memory struct {
-	Path     string // of the model, absolute
+	Path     string // absolute path of the model
 	Settings memory.Settings
-	// Utilization is the part of each accelerator that the engine uses, above 0 and at most 1.
+	// Utilization is the fraction of each accelerator's memory that the engine uses, above 0 and at
+	// most 1.
 	Utilization float64
-	// Limits means that an argument limits the part of each accelerator.
+	// Limits means that an argument of the command sets Utilization.
 	Limits bool
 	// Layers is the number of layers that the engine puts on accelerators; -1: all.
 	Layers int64
-	// ContextArgument is the argument that sets the context.
+	// ContextArgument is the name of the argument that sets the context length.
 	ContextArgument string
 }
 
-// Memory returns what an estimate is made of, if all of it is known. model is the path of a model
-// of a registry. inherited has the KEY=value that servers inherit.
+// Memory returns the settings for an estimate; ok is false if one of them is unknown. model is the
+// path of the model, if it comes from a registry. inherited has the environment that servers
+// inherit, as KEY=value.
 func (p *Plan) Memory(model string, inherited []string) (m Memory, ok bool) {
-	host := p.selects && p.Share == 0 && p.Host.Memory > 0 // no accelerator is used
+	// host means that the server uses main memory instead of an accelerator.
+	host := p.selects && p.Share == 0 && p.Host.Memory > 0
 	if p.Share == 0 && !host || p.Devices == nil || p.Devices.Memory == nil {
 		return m, false
 	}
@@ -70,7 +73,8 @@ func (p *Plan) Memory(model string, inherited []string) (m Memory, ok bool) {
 	return m, m.utilization(p, e, c.Args)
 }
 
-// utilization reads the part of each accelerator that the engine uses.
+// utilization sets m.Utilization and m.Limits from the arguments. It returns false for an invalid
+// value.
 func (m *Memory) utilization(p *Plan, e *v1alpha1.EngineMemory, args []string) bool {
 	text := e.Utilization
 	if p.Devices.MemoryArgument != "" {
@@ -87,8 +91,8 @@ func (m *Memory) utilization(p *Plan, e *v1alpha1.EngineMemory, args []string) b
 	return err == nil && part > 0 && part <= 1
 }
 
-// unknownWith reports whether a command has an argument or a variable with which nothing is
-// estimated.
+// unknownWith reports whether a command has an argument or an environment variable whose effect on
+// memory is unknown, so no estimate is possible.
 func (p *Plan) unknownWith(e *v1alpha1.EngineMemory, c Command, inherited []string) bool {
 	if _, set := argument(c.Args, e.UnknownWith); set {
 		return true
@@ -107,11 +111,12 @@ func (p *Plan) unknownWith(e *v1alpha1.EngineMemory, c Command, inherited []stri
 	})
 }
 
-// shortest is the least length of a beginning that counts as a name: Python's parsers of arguments
-// accept one that is unique.
+// shortest is the least length of a prefix that counts as an abbreviated argument name. Python's
+// argument parsers accept a unique prefix of a name.
 const shortest = 4
 
-// abbreviates reports whether an argument is the beginning of a name.
+// abbreviates reports whether the name of an argument is a prefix of one of names, but not itself
+// one of them.
 func abbreviates(arg string, names []string) bool {
 	name, ok := strings.CutPrefix(arg, "--")
 	name, _, _ = strings.Cut(name, "=")
@@ -122,7 +127,8 @@ func abbreviates(arg string, names []string) bool {
 	})
 }
 
-// argument returns the last value of an argument, which has one of several names.
+// argument returns the value of the last argument in args that has one of names; set is false
+// without such an argument.
 func argument(args, names []string) (value string, set bool) {
 	for i, arg := range args {
 		name, ok := strings.CutPrefix(arg, "-")
@@ -130,7 +136,7 @@ func argument(args, names []string) (value string, set bool) {
 			continue
 		}
 		name, text, joined := strings.Cut(strings.TrimPrefix(name, "-"), "=")
-		name, _, _ = strings.Cut(name, ".") // a part of an object
+		name, _, _ = strings.Cut(name, ".") // --name.field sets a field of an object
 		if !slices.ContainsFunc(names, func(n string) bool {
 			return commandline.Normalized(n) == commandline.Normalized(name)
 		}) {
@@ -144,6 +150,6 @@ func argument(args, names []string) (value string, set bool) {
 	return value, set
 }
 
-// Accelerators returns the number of accelerators of a server, which shares its only one if it has
-// a fraction.
+// Accelerators returns the number of accelerators that a server uses. A server with a fraction uses
+// one, which other servers may share.
 func (p *Plan) Accelerators() int64 { return int64((p.Share + devices.Whole - 1) / devices.Whole) }

@@ -57,18 +57,19 @@ func TestMemory_ArgumentsDecideAboutTheEstimate(t *testing.T) {
 	}
 }
 
-// A server may use the memory of the machine, or of other machines, with these.
+// There is no estimate for these deployments, because the server may use main memory or the memory
+// of other machines.
 func TestMemory_SomeArgumentsHaveNoEstimate(t *testing.T) {
 	for _, spec := range []string{
 		"engine: {name: vllm}",
 		"engine: {name: vllm}\nresources: {gpu: 0}",
 		"engine: {name: vllm}\nresources: {gpu: 1}\nvariables: {cpu-offload-gb: 10}",
-		"engine: {name: vllm}\nresources: {gpu: 1}\nvariables: {cpu_offload: 10}", // Python accepts a beginning
+		"engine: {name: vllm}\nresources: {gpu: 1}\nvariables: {cpu_offload: 10}", // an abbreviation
 		"engine: {name: vllm}\nresources: {gpu: 1}\nvariables: {quantization: fp8}",
 		"engine: {name: vllm}\nresources: {gpu: 1}\nvariables: {hf-overrides: {num_hidden_layers: 2}}",
 		"engine: {name: vllm}\nresources: {gpu: 1}\nvariables: {max-model-len: 1.2.3}",
 		"engine: {name: llama-cpp}\nresources: {gpu: 1}",
-		"engine: {name: llama-cpp}\nresources: {memory: 1Gi}", // it may use accelerators
+		"engine: {name: llama-cpp}\nresources: {memory: 1Gi}", // this server may use accelerators
 		"engine: {name: llama-cpp}\nresources: {gpu: 0, cpu: 1}",
 		"engine: {name: llama-cpp}\nresources: {gpu: 1}\nvariables: {gpu-layers: auto}",
 		"engine: {name: llama-cpp}\nresources: {gpu: 1}\nvariables: {gpu-layers: all, no-kv-offload: true}",

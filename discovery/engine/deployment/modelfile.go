@@ -6,19 +6,21 @@ import (
 	"strings"
 )
 
-// ModelFile is what must be on this machine before a server starts. It is about absolute paths: an
-// engine may resolve other names by itself, for example as models of a registry.
+// ModelFile states which file or folder must exist on this machine before a server starts. Only
+// absolute paths are checked, because an engine may resolve other names itself, for example as
+// models of a registry.
 type ModelFile struct {
-	Path string // absolute; "": nothing is known
-	One  bool   // the engine reads one file, never a folder
-	// Required means that the engine reads a file, and the deployment names none.
+	Path string // absolute; "": no path is checked
+	One  bool   // the engine needs a file, not a folder
+	// Required means that the engine needs a file, but the deployment names no file.
 	Required bool
 }
 
-// llamacpp is the dialect of metrics of an engine that reads one file.
+// llamacpp is the value of Plan.metrics for llama.cpp, which reads its model from one file.
 const llamacpp = "llamacpp"
 
-// With one of these, llama.cpp gets a model by itself.
+// With one of these arguments or environment variables, llama.cpp downloads or finds a model
+// itself.
 var (
 	elsewhere = []string{"hf-repo", "hf", "hfr", "model-url", "mu", "docker-repo", "dr", "models-dir",
 		"models-preset"}
@@ -26,8 +28,8 @@ var (
 		"LLAMA_ARG_MODELS_"}
 )
 
-// ModelFile returns what a deployment without a registry needs. inherited has the KEY=value that
-// servers inherit.
+// ModelFile returns the file that a deployment without a registry needs. inherited has the
+// environment that servers inherit, as KEY=value.
 func (p *Plan) ModelFile(inherited []string) (f ModelFile) {
 	spec := p.Deployment.Spec.Model
 	texts := slices.Concat(p.Process.Args, p.Process.Tasks[p.task])
@@ -52,7 +54,8 @@ func (p *Plan) ModelFile(inherited []string) (f ModelFile) {
 	return f
 }
 
-// elsewhere reports whether a command has an argument or a variable that names another source.
+// elsewhere reports whether a command has an argument or an environment variable with which
+// llama.cpp gets its model from another source.
 func (p *Plan) elsewhere(inherited []string) bool {
 	c, err := p.Command(Server{})
 	if _, set := argument(c.Args, elsewhere); set || err != nil || slices.ContainsFunc(p.arguments,

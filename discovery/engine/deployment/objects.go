@@ -9,26 +9,28 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// modelHeader is filled by the gateway from the model in a request's body.
+// modelHeader is a request header. The gateway sets it to the model in the request's body.
 const modelHeader = "X-Gateway-Model-Name"
 
-// paths lists the paths that are routed for each task.
+// paths has, for each task, the request paths that the HTTPRoute matches.
 var paths = map[string][]string{
 	v1alpha1.TextGeneration: {"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"},
 	v1alpha1.TextEmbedding:  {"/v1/embeddings"},
 	v1alpha1.TextRerank:     {"/v1/rerank", "/v2/rerank", "/rerank"},
 }
 
-// unusedPort is the target port of the pool. Each server has a port of its own.
+// unusedPort is the target port of the InferencePool, which requires one. It is not used, because
+// each server listens on its own port.
 const unusedPort = 8000
 
-// Derived lists the tables of derived objects.
+// Derived returns the tables of the objects that Objects returns.
 func Derived() []store.Kind {
 	return []store.Kind{store.InferencePools, store.PoolPolicies, store.HTTPRoutes, store.ModelServers,
 		store.AccessPolicies}
 }
 
-// Objects returns the derived objects. ready lists the servers that are ready.
+// Objects returns the objects that route requests to the servers (doc.go). ready lists the servers
+// that are ready.
 func (p *Plan) Objects(ready []Server) []store.Object {
 	out := []store.Object{p.pool()}
 	dialect := p.metrics != "" && p.metrics != "vllm" || p.metricsPath != ""
@@ -91,7 +93,8 @@ func (p *Plan) route() *gatewayv1.HTTPRoute {
 	for _, host := range p.Deployment.Spec.Hostnames {
 		r.Spec.Hostnames = append(r.Spec.Hostnames, gatewayv1.Hostname(host))
 	}
-	// A rule for each name stays within the limits of an HTTPRoute: 16 rules, 64 matches of a rule.
+	// One rule for each name stays within the limits of an HTTPRoute: 16 rules, and 64 matches in
+	// each.
 	for _, name := range p.names() {
 		r.Spec.Rules = append(r.Spec.Rules, p.rule(name.text))
 	}
@@ -113,14 +116,15 @@ func (p *Plan) rule(model string) gatewayv1.HTTPRouteRule {
 	return rule
 }
 
-// Claim is a model that requests to a Gateway and a hostname must not find twice.
+// Claim is a model name that a deployment uses at a Gateway and a hostname. No other deployment may
+// use the same name there.
 type Claim struct {
-	Key   string // equal for equal Gateways, hostnames and models
+	Key   string // equal for the same Gateway, hostname and model
 	Model string
-	Field string // the field that has the model
+	Field string // the field of the ModelDeployment with the model name
 }
 
-// Claims lists the models at each Gateway.
+// Claims returns the deployment's model names at each of its Gateways and hostnames.
 func (p *Plan) Claims() (out []Claim) {
 	hosts := p.Deployment.Spec.Hostnames
 	if len(hosts) == 0 {

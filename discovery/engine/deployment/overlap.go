@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Models lists the models that a route matches, exactly.
+// Models returns the model names that a route matches exactly.
 func Models(r *gatewayv1.HTTPRoute) (out []string) {
 	for i := range r.Spec.Rules {
 		for _, match := range r.Spec.Rules[i].Matches {
@@ -26,8 +26,8 @@ func Models(r *gatewayv1.HTTPRoute) (out []string) {
 	return out
 }
 
-// Overlaps returns the names of the deployment that a user's route matches, too, at a Gateway and a
-// hostname of the deployment. Model and Field of each Claim are set.
+// Overlaps returns the model names of the deployment that a user's route also matches, at a Gateway
+// and a hostname of the deployment. Only Model and Field of each Claim are set.
 func (p *Plan) Overlaps(r *gatewayv1.HTTPRoute) (out []Claim) {
 	models := Models(r)
 	for _, name := range p.names() {
@@ -60,7 +60,7 @@ func (p *Plan) shares(r *gatewayv1.HTTPRoute) bool {
 	return false
 }
 
-// gateways lists the keys of the deployment's Gateways.
+// gateways returns the keys ("namespace/name") of the deployment's Gateways.
 func (p *Plan) gateways() (out []string) {
 	for _, g := range p.Deployment.Spec.GatewayRefs {
 		namespace := g.Namespace
@@ -72,7 +72,8 @@ func (p *Plan) gateways() (out []string) {
 	return out
 }
 
-// URL returns where clients reach the model's API at a Gateway of the deployment, or "".
+// URL returns the URL of the model's API at a Gateway of the deployment; "": no Gateway has one.
+// find returns the Gateway with a key, or nil.
 func (p *Plan) URL(find func(id string) *gatewayv1.Gateway) string {
 	for i, ref := range p.Deployment.Spec.GatewayRefs {
 		namespace := ref.Namespace

@@ -18,39 +18,39 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// Plan has all that follows from a valid ModelDeployment.
+// Plan states how to run and route a valid ModelDeployment.
 type Plan struct {
 	Deployment *v1alpha1.ModelDeployment
-	Version    string                   // of the engine
-	Process    v1alpha1.ProcessTemplate // of that version
+	Version    string                   // version of the engine
+	Process    v1alpha1.ProcessTemplate // of Version
 	ServedName string                   // the model's name in requests
 	Replicas   int
-	Idle       time.Duration // without requests, until the servers stop; 0: they do not
-	Keep       bool          // the servers do not stop to make room
-	Recreate   bool          // a change ends all servers first
-	// Share, Accelerator and Devices are the request for accelerators of each server.
-	Share       devices.Share // 0: none
+	Idle       time.Duration // time without requests after which the servers stop; 0: never
+	Keep       bool          // the servers do not stop to make room for other deployments
+	Recreate   bool          // a change first ends all servers, then starts new ones
+	// Share, Accelerator and Devices state which accelerators each server requests.
+	Share       devices.Share // 0: no accelerator
 	Accelerator string
 	Devices     *v1alpha1.EngineDevices // nil: the engine uses none
 	Spread      bool                    // fractions prefer accelerators without another server
-	Host        devices.Host            // what each server reserves of the machine
-	selects     bool                    // servers see their own accelerators alone
+	Host        devices.Host            // the cores and main memory that each server reserves
+	selects     bool                    // servers see only their own accelerators
 	metrics     string
-	metricsPath string // "": the usual one
+	metricsPath string // "": the default path
 	task        string
-	lora        *v1alpha1.AdapterTemplate // nil: the version has not the capability
+	lora        *v1alpha1.AdapterTemplate // nil: the version cannot load adapters
 	images      map[string]v1alpha1.ImageReference
-	kubernetes  *apiextensionsv1.JSON // template of pods; may be nil
-	arguments   []string              // of the variables
+	kubernetes  *apiextensionsv1.JSON // template of pods; nil: the engine has none
+	arguments   []string              // the arguments that the variables become
 }
 
-// FieldEngine names the engine.
+// FieldEngine is the field of a ModelDeployment that names the Engine.
 const FieldEngine = "spec.engine.name"
 
 const defaultIdle = 15 * time.Minute
 
-// New makes the Plan of a deployment. engines has the Engine objects by name. The Plan is nil if a
-// finding is an error.
+// New makes the Plan of a deployment. engines has the users' Engine objects by name. The Plan is
+// nil if a finding is an error.
 func New(d *v1alpha1.ModelDeployment, engines map[string]*v1alpha1.Engine) (*Plan, []report.Finding) {
 	p := &Plan{Deployment: d, ServedName: cmp.Or(d.Spec.Model.ServedName, d.Spec.Model.Name), Replicas: 1,
 		task: cmp.Or(d.Spec.Model.Task, v1alpha1.TextGeneration)}
@@ -124,7 +124,8 @@ func (p *Plan) version(engines map[string]*v1alpha1.Engine) (*v1alpha1.EngineVer
 	return nil, &f
 }
 
-// engineOf returns an Engine object, or else the built-in Engine of the name; nil without one.
+// engineOf returns the user's Engine object with a name or, without one, the built-in Engine with
+// this name. It returns nil if neither exists.
 func engineOf(name string, engines map[string]*v1alpha1.Engine) *v1alpha1.Engine {
 	if e := engines[name]; e != nil {
 		return e
@@ -161,28 +162,28 @@ func gateways(d *v1alpha1.ModelDeployment) (out []report.Finding) {
 	return out
 }
 
-// ID returns the primary key of the deployment.
+// ID returns the key of the deployment in the store.
 func (p *Plan) ID() string { return store.ID(p.Deployment) }
 
-// Server is where one replica listens.
+// Server has the address of one replica, and the values that its command needs.
 type Server struct {
 	Replica int
 	Host    string
 	Port    uint16
-	Devices []devices.Device // accelerators of the server, if the deployment requests some
-	// Draining means that the server gets no further requests. It changes no command.
+	Devices []devices.Device // the server's accelerators; empty: the deployment requests none
+	// Draining means that the server gets no new requests. It does not change the command.
 	Draining bool
-	Model    string // path of the model, if the deployment names a registry
+	Model    string // path of the model; "": the deployment names no registry
 	// Adapters are the paths of adapters by name.
 	Adapters map[string]string
-	// Secrets are the values of environment variables that Secrets have, by name of the variable.
+	// Secrets has the values of the environment variables that come from Secrets, by variable name.
 	Secrets map[string]string
 }
 
 // Command has the arguments and the environment of one server.
 type Command struct {
 	Args []string
-	Env  []v1alpha1.EngineEnv // a name occurs once
+	Env  []v1alpha1.EngineEnv // each name occurs once
 }
 
 // Command returns the command of a server, without the program.
@@ -220,7 +221,8 @@ func (p *Plan) values(s Server) commandline.Values {
 	return values
 }
 
-// further are the arguments of the task, the adapters and the variables.
+// further returns the arguments that follow the Engine's arguments: for the task, the adapters and
+// the variables.
 func (p *Plan) further(s Server, values commandline.Values) ([]string, error) {
 	args, err := expandAll(values, p.Process.Tasks[p.task])
 	if err != nil {

@@ -18,12 +18,13 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// modelsInPods is the folder in which pods have models of registries.
+// modelsInPods is the folder in a pod for models of registries.
 const modelsInPods = "/models"
 
-// Pod returns the pod template of the deployment's servers on Kubernetes. Nothing deploys it yet.
-// accelerator selects one of the version's images; "": the one of the Engine's devices, or cpu
-// without accelerators. The template is nil if a finding is an error.
+// Pod returns the pod template of the deployment's servers on Kubernetes. Penstock does not deploy
+// it yet. accelerator selects one of the version's images. If accelerator is "", the Engine's
+// devices select the image, or the image for cpu is used without accelerators. The template is nil
+// if a finding is an error.
 func (p *Plan) Pod(accelerator string) (*corev1.PodTemplateSpec, []report.Finding) {
 	d := p.Deployment
 	engine := fmt.Sprintf("engine %s %s", d.Spec.Engine.Name, p.Version)
@@ -92,14 +93,16 @@ func (p *Plan) ofTemplate(engine string, found []report.Finding) (out []report.F
 	return out
 }
 
-// unread warns of a field that a pod does not follow yet.
+// unread returns a warning: Penstock does not download the model or adapter of a field into pods
+// yet.
 func (p *Plan) unread(field, what string) report.Finding {
 	f := mistake(field, "nothing downloads "+what+" in a pod yet", "mount it in the Engine's template")
 	f.Severity = report.Warning
 	return f
 }
 
-// podResources returns what a pod requests, and the accelerator whose image it gets.
+// podResources returns the resources that a pod requests, and the accelerator whose image the pod
+// gets.
 func (p *Plan) podResources(accelerator, engine string) (
 	r corev1.ResourceRequirements, chosen string, found []report.Finding,
 ) {
@@ -139,7 +142,8 @@ func (p *Plan) podResources(accelerator, engine string) (
 	return r, chosen, found
 }
 
-// podEnv has the variables of the deployment. A kubelet reads the ones of Secrets.
+// podEnv returns the environment variables that the deployment sets for its pods. The kubelet reads
+// the values that come from Secrets.
 func (p *Plan) podEnv() (out []corev1.EnvVar) {
 	for _, env := range p.Deployment.Spec.Env {
 		v := corev1.EnvVar{Name: env.Name, Value: pod.Literal(env.Value)}

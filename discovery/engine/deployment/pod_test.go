@@ -21,7 +21,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// Each file has a deployment of a built-in engine, then its pod template and the findings.
+// Each golden file has a deployment of a built-in engine, then the expected pod template and
+// findings.
 func TestPod_GoldenOfBuiltInEngines(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil {
@@ -71,7 +72,8 @@ func TestPod_GoldenOfBuiltInEngines(t *testing.T) {
 	}
 }
 
-// decoded reads a Deployment with the pods as an API server does that denies unknown fields.
+// decoded decodes a Deployment with this pod template strictly, like an API server that rejects
+// unknown fields.
 func decoded(t *testing.T, pod []byte) *appsv1.Deployment {
 	t.Helper()
 	template, err := yaml.YAMLToJSON(pod)
@@ -132,7 +134,8 @@ spec:
           - {name: beside, image: 'own/other:1', args: ['${model.file}']}
 `
 
-// Every text that a user may write stands in its own scalars, also after the kubelet has read them.
+// Each text that a user may write appears only in its own scalars of the pod template, and does not
+// change others, even after the kubelet's replacements.
 func TestPod_NoFieldChangesTheRestOfTheTemplate(t *testing.T) {
 	engine := &v1alpha1.Engine{}
 	if err := yaml.UnmarshalStrict([]byte(podEngine), engine); err != nil {

@@ -2,21 +2,21 @@ package devices
 
 import "slices"
 
-// CPU is the accelerator of servers without one.
+// CPU is the accelerator name for servers that use no accelerator.
 const CPU = "cpu"
 
 // accelerators are the kinds of accelerators that an Engine may have images for.
 var accelerators = []struct {
 	name      string
-	resource  string   // by which a pod requests them
-	variables []string // that select the accelerators of a process
+	resource  string   // the extended resource that a pod requests
+	variables []string // environment variables that select the accelerators of a process
 }{
 	{"nvidia", "nvidia.com/gpu", []string{"CUDA_VISIBLE_DEVICES"}},
 	{"amd", "amd.com/gpu", []string{"HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"}},
 	{CPU, "", nil},
 }
 
-// AcceleratorNames lists the names of accelerators.
+// AcceleratorNames returns the names of the kinds of accelerators.
 func AcceleratorNames() (names []string) {
 	for _, a := range accelerators {
 		names = append(names, a.name)
@@ -24,7 +24,7 @@ func AcceleratorNames() (names []string) {
 	return names
 }
 
-// AcceleratorOf returns the accelerator that an environment variable selects, or "".
+// AcceleratorOf returns the kind of accelerators that an environment variable selects; "": unknown.
 func AcceleratorOf(variable string) string {
 	for _, a := range accelerators {
 		if slices.Contains(a.variables, variable) {
@@ -34,7 +34,8 @@ func AcceleratorOf(variable string) string {
 	return ""
 }
 
-// ExtendedResource returns by which resource a pod requests an accelerator. The CPU has none.
+// ExtendedResource returns the extended resource by which a pod requests a kind of accelerators;
+// "": the CPU, or unknown.
 func ExtendedResource(accelerator string) string {
 	for _, a := range accelerators {
 		if a.name == accelerator {

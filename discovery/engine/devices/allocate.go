@@ -9,22 +9,23 @@ import (
 	"strings"
 )
 
-// Request lists the needs of a replica.
+// Request states the accelerators, cores and memory that a replica needs.
 type Request struct {
-	Name        string // of the replica, unique
+	Name        string // name of the replica, unique
 	Share       Share  // 0: none
-	Accelerator string // a part of the product's name; empty: any
-	Memory      int64  // least memory in MiB of each device, if the device's is known; 0: any
+	Accelerator string // a part of the device's product name; "": any device
+	Memory      int64  // least memory of a device in MiB, where it is known; 0: any
 	Host        Host
-	// Apart is how names of replicas begin with which a fraction prefers not to share a device.
-	// Empty: it prefers the fullest device.
+	// Apart is a prefix of replicas' names. A fraction prefers a device without such a replica. "":
+	// it prefers the fullest device.
 	Apart string
 }
 
 // Reserves reports whether a replica needs anything.
 func (q Request) Reserves() bool { return q.Share != 0 || q.Host != Host{} }
 
-// Hold lists the reservations of a process until it has ended. A caller stores it with the process.
+// Hold lists the devices, cores and memory that a process holds until it has ended. The caller
+// stores the Hold with the process.
 type Hold struct {
 	Name  string   `json:"name"`
 	UUIDs []string `json:"uuids"`
@@ -32,7 +33,7 @@ type Hold struct {
 	Host  Host     `json:"host,omitzero"`
 }
 
-// Result lists the devices of a replica.
+// Result lists the devices that a replica gets, or why it gets none.
 type Result struct {
 	Name    string
 	Share   Share
@@ -41,14 +42,14 @@ type Result struct {
 	Shortage
 }
 
-// Shortage is why a replica gets nothing.
+// Shortage states why a replica gets nothing.
 type Shortage struct {
-	Reason   string   // empty: it gets what it needs
-	Resource Resource // of which there is too little
-	Never    bool     // it would get none on an idle machine, too
+	Reason   string   // "": the replica gets all that it requests
+	Resource Resource // the resource that does not suffice
+	Never    bool     // the resource would not suffice on an idle machine either
 }
 
-// Hold returns what the replica holds from now on.
+// Hold returns the Hold of the replica that got this Result.
 func (r Result) Hold() Hold {
 	h := Hold{Name: r.Name, Share: r.Share, Host: r.Host}
 	for _, d := range r.Devices {
@@ -57,7 +58,8 @@ func (r Result) Hold() Hold {
 	return h
 }
 
-// Environment returns the variables that select the devices. A replica without devices sees none.
+// Environment returns the environment variables, as KEY=value, that make a process use only the
+// devices of the Result. variable is the name of the variable that selects devices; "": none.
 func (r Result) Environment(variable string) []string {
 	if variable == "" {
 		return nil
@@ -73,9 +75,9 @@ func (r Result) Environment(variable string) []string {
 	return env
 }
 
-// Allocate gives devices, and parts of what the host has, to replicas. Replicas keep what they
-// hold. The others follow, the larger ones first. Holds without a request occupy what they have.
-// Results are sorted by name.
+// Allocate assigns devices, cores and memory to the replicas in requests. A replica that has a Hold
+// keeps its devices. The other replicas follow, the largest request first. A Hold without a request
+// still occupies its devices. Results are sorted by name.
 func Allocate(devices []Device, host Host, holds []Hold, requests []Request) []Result {
 	requests = slices.Clone(requests)
 	slices.SortFunc(requests, func(a, b Request) int {
@@ -100,16 +102,16 @@ func Allocate(devices []Device, host Host, holds []Hold, requests []Request) []R
 	return sorted
 }
 
-// machine is the occupancy during an allocation.
+// machine has the used and free resources during one Allocate.
 type machine struct {
-	devices []Device // usable ones, sorted by index
-	divided int      // devices in MIG mode
+	devices []Device // without devices in MIG mode; sorted by index
+	divided int      // number of devices in MIG mode
 	used    map[string]Share
-	users   map[string][]string // names by UUID
-	kept    map[string][]Device // by name
-	gone    map[string]string   // UUID of a device that a replica held, by name
+	users   map[string][]string // names of replicas, by the UUID of a device
+	kept    map[string][]Device // by name of the replica
+	gone    map[string]string   // UUID of a held device that is missing, by name of the replica
 	host    Host
-	taken   map[string]Host // by name
+	taken   map[string]Host // by name of the replica
 }
 
 func newMachine(devices []Device, host Host, holds []Hold, requests []Request) *machine {
@@ -149,7 +151,7 @@ func newMachine(devices []Device, host Host, holds []Hold, requests []Request) *
 	return m
 }
 
-// keep returns the held devices if what is held satisfies the request.
+// keep returns the devices of a Hold if they still satisfy the replica's request.
 func (m *machine) keep(q Request, h Hold) ([]Device, bool) {
 	if _, twice := m.kept[h.Name]; twice || h.Share != q.Share || !q.Share.valid() || len(h.UUIDs) != count(q.Share) ||
 		h.Host != q.Host || m.crowded(q.Host).Reason != "" {
@@ -179,7 +181,7 @@ func (m *machine) occupy(h Hold) {
 	m.taken[h.Name] = m.taken[h.Name].plus(h.Host)
 }
 
-// count is the number of devices of a share.
+// count returns the number of devices that a share needs.
 func count(s Share) int { return int((s + Whole - 1) / Whole) }
 
 func matches(d Device, accelerator string) bool {
@@ -193,10 +195,11 @@ func (q Request) suits(d Device) bool {
 
 var separators = strings.NewReplacer("-", "", "_", "", " ", "")
 
-// normal makes "NVIDIA-L40S", "nvidia_l40s" and "NVIDIA L40S" equal.
+// normal returns a product name in lower case without separators, so that "NVIDIA-L40S",
+// "nvidia_l40s" and "NVIDIA L40S" are equal.
 func normal(s string) string { return strings.ToLower(separators.Replace(s)) }
 
-// place gives room to a replica that holds none.
+// place assigns devices, cores and memory to a replica without a Hold.
 func (m *machine) place(q Request) Result {
 	result := Result{Name: q.Name, Share: q.Share, Host: q.Host, Shortage: m.crowded(q.Host)}
 	if q.Share != 0 && !result.Never {
@@ -214,7 +217,7 @@ func (m *machine) place(q Request) Result {
 	return result
 }
 
-// choose returns devices with room for a replica.
+// choose returns devices with room for a replica's request, or the reason why no device has room.
 func (m *machine) choose(q Request) ([]Device, Shortage) {
 	if !q.Share.valid() {
 		return nil, Shortage{Resource: Accelerators, Never: true, Reason: fmt.Sprintf(
@@ -244,8 +247,9 @@ func (m *machine) choose(q Request) ([]Device, Shortage) {
 		Never: largest < count(q.Share)}
 }
 
-// fraction prefers the fullest device that has room, so that whole ones stay free. With Apart, it
-// prefers devices without such a replica, then the emptiest one.
+// fraction returns a device with room for a fraction. It prefers the fullest device, so that whole
+// devices stay free. If q.Apart is set, it prefers a device without a replica whose name begins
+// with q.Apart, then the emptiest device.
 func (m *machine) fraction(q Request, suitable []Device) (best []Device) {
 	beside := func(d Device) int {
 		if slices.ContainsFunc(m.users[d.UUID], func(name string) bool { return strings.HasPrefix(name, q.Apart) }) {
@@ -267,7 +271,8 @@ func (m *machine) fraction(q Request, suitable []Device) (best []Device) {
 	return best
 }
 
-// whole takes devices of one kind, of the kind with the fewest free ones that suffice.
+// whole returns n free devices of the same kind. Of the kinds with enough free devices, it chooses
+// the kind with the fewest.
 func (m *machine) whole(groups map[string][]Device, n int) []Device {
 	var best []Device
 	for _, group := range groups {

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/engine/devices"
 )
 
-// show writes results as "name: indexes" or "name: reason".
+// show formats results as "name: indexes" or "name: reason".
 func show(results []devices.Result) string {
 	var b strings.Builder
 	for _, r := range results {
@@ -85,7 +85,8 @@ func TestAllocate_WholeDevicesAreExclusiveAndFractionsShare(t *testing.T) {
 	}
 }
 
-// A restart of the machine may change indexes: the UUID decides.
+// A restart of the machine may change the indexes of devices. A replica keeps the device with the
+// same UUID.
 func TestAllocate_DevicesAreRememberedByUUID(t *testing.T) {
 	all := listed(t, "two-l40s.csv")
 	requests := []devices.Request{{Name: "a", Share: 1000}, {Name: "b", Share: 1000}}
@@ -116,7 +117,8 @@ func TestAllocate_EnvironmentHasIndexes(t *testing.T) {
 	}
 }
 
-// Replicas come and go in 200 seeded histories.
+// Replicas come and go in 200 random histories. No device or host may be oversubscribed, and no
+// running replica may get another device.
 func TestAllocate_NoHistoryOversubscribesOrMovesARunningReplica(t *testing.T) {
 	random := rand.New(rand.NewSource(45))
 	shares := []devices.Share{0, 1, 250, 500, 700, 1000, 1000, 2000, 3000}

@@ -12,14 +12,14 @@ import (
 
 // Device is an accelerator.
 type Device struct {
-	Index  int    // in the order of the PCI bus
-	UUID   string // for example GPU-5a1bf2c4-…
-	Name   string // of the product
+	Index  int    // position in the order of the PCI bus
+	UUID   string // such as GPU-5a1bf2c4-…
+	Name   string // name of the product
 	Memory int64  // MiB; 0: not known
-	MIG    bool   // it is divided into instances, so it cannot be used as a whole
+	MIG    bool   // the device is divided into MIG instances, so it cannot be used as a whole
 }
 
-// Limits of a list.
+// Limits of the list of devices: their number, and the bytes of a field.
 const (
 	maxDevices = 256
 	maxField   = 256
@@ -75,12 +75,14 @@ func parseLine(fields []string) (Device, error) {
 	if err != nil || index < 0 || index >= 1<<16 {
 		return Device{}, fmt.Errorf("the index %q is no number", fields[0])
 	}
-	if fields[1] == "" || strings.ContainsAny(fields[1], "[ ") { // [N/A], [Unknown Error]
+	// The driver prints [N/A] or [Unknown Error] for a missing UUID.
+	if fields[1] == "" || strings.ContainsAny(fields[1], "[ ") {
 		return Device{}, fmt.Errorf("the UUID %q is not one", fields[1])
 	}
 	d := Device{Index: index, UUID: fields[1], Name: fields[2]}
 	if len(fields) > 3 {
-		if mib, err := strconv.ParseInt(fields[3], 10, 64); err == nil && mib > 0 { // else not known: [N/A]
+		// An unknown size is printed as [N/A].
+		if mib, err := strconv.ParseInt(fields[3], 10, 64); err == nil && mib > 0 {
 			d.Memory = mib
 		}
 	}
@@ -88,7 +90,8 @@ func parseLine(fields []string) (Device, error) {
 	return d, nil
 }
 
-// Numbered returns n devices of a machine that cannot list them.
+// Numbered returns n made-up devices, with indexes from 0, for a machine that cannot list its
+// devices.
 func Numbered(n int) []Device {
 	all := make([]Device, min(max(n, 0), maxDevices))
 	for i := range all {
@@ -97,9 +100,10 @@ func Numbered(n int) []Device {
 	return all
 }
 
-// Visible returns the devices that the value of a variable like CUDA_VISIBLE_DEVICES leaves: a list
-// of indexes and of unique beginnings of UUIDs. As in CUDA, the list ends at the first entry that
-// names no device. note explains a result that may surprise.
+// Visible returns the devices that remain with value, the value of an environment variable such as
+// CUDA_VISIBLE_DEVICES. value is a list of indexes and of unique prefixes of UUIDs. As in CUDA, the
+// list ends at the first entry that matches no device. busOrder means that indexes are in the order
+// of the PCI bus. note is a warning for the user; "": none.
 func Visible(all []Device, value string, busOrder bool) (visible []Device, note string) {
 	for entry := range strings.SplitSeq(value, ",") {
 		entry = strings.TrimSpace(entry)
@@ -122,7 +126,8 @@ func Visible(all []Device, value string, busOrder bool) (visible []Device, note 
 	return visible, note
 }
 
-// match returns the position of the device that an entry names, -1 if none or several match.
+// match returns the position of the device that an entry of the list names; -1: none or several
+// match.
 func match(all []Device, entry string) (position int, indexed bool) {
 	if index, err := strconv.Atoi(entry); err == nil {
 		return slices.IndexFunc(all, func(d Device) bool { return d.Index == index }), true
@@ -146,5 +151,5 @@ func uniform(all []Device) bool {
 	return !slices.ContainsFunc(all, func(d Device) bool { return kind(d) != kind(all[0]) })
 }
 
-// kind is equal for devices that can serve one model together.
+// kind returns equal texts for devices that can serve one model together.
 func kind(d Device) string { return d.Name + "/" + strconv.FormatInt(d.Memory, 10) }

@@ -14,7 +14,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// listed parses a file of testdata. Its form is the one that nvidia-smi documents for --query-gpu.
+// listed parses a file in testdata. The file has the form that nvidia-smi documents for
+// --query-gpu.
 func listed(t testing.TB, file string) []devices.Device {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("testdata", file))
@@ -97,7 +98,8 @@ func FuzzDevices_ParseNeverPanics(f *testing.F) {
 	})
 }
 
-// An inherited list is what an administrator or a scheduler leaves to this process.
+// If this process inherits CUDA_VISIBLE_DEVICES, from an administrator or a scheduler, it may use
+// only the devices in this list.
 func TestDevices_InheritedListLimitsThem(t *testing.T) {
 	mixed, same := listed(t, "mixed.csv"), listed(t, "two-l40s.csv")
 	for _, c := range []struct {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Resource is a kind of what replicas need. Its text is a field of spec.resources.
+// Resource is a kind of resource that replicas request. Its text is the field in spec.resources.
 type Resource string
 
 // The resources of a machine.
@@ -20,16 +20,16 @@ const (
 	Memory       Resource = "memory"
 )
 
-// Host is what a replica reserves of the machine beside accelerators, or what all of them may
-// reserve together. 0: nothing, or without a limit.
+// Host has the cores and main memory that one replica reserves, or that all replicas together may
+// reserve. 0 means no reservation or, for all replicas, no limit.
 type Host struct {
-	Cores  Share `json:"cores,omitempty"`  // of processors
+	Cores  Share `json:"cores,omitempty"`  // processor cores
 	Memory int64 `json:"memory,omitempty"` // main memory in MiB
 }
 
 func (h Host) plus(o Host) Host { return Host{Cores: h.Cores + o.Cores, Memory: h.Memory + o.Memory} }
 
-// amounts are the resources of a Host.
+// amounts has a row for each resource of a Host, with its unit.
 var amounts = []struct {
 	resource Resource
 	unit     string
@@ -40,7 +40,8 @@ var amounts = []struct {
 	{Memory, "MiB of memory", func(h Host) int64 { return h.Memory }, func(n int64) string { return fmt.Sprint(n) }},
 }
 
-// crowded reports why the host has no room for what a replica reserves.
+// crowded returns why the host has no room for a replica's reservation q; without a Reason: it has
+// room.
 func (m *machine) crowded(q Host) (s Shortage) {
 	for _, a := range amounts {
 		need, all, used, unit := a.get(q), a.get(m.host), int64(0), a.unit
@@ -73,8 +74,9 @@ func (m *machine) crowded(q Host) (s Shortage) {
 	return s
 }
 
-// ReadHost returns what this process may use of a machine with a number of processors: no more
-// than its control groups allow, of version 1 or 2. root is the root of Linux's file system.
+// ReadHost returns the cores and main memory that this process may use on a machine with a number
+// of processors. The process's control groups (version 1 or 2) may allow fewer than the machine
+// has. root is the root of Linux's file system.
 func ReadHost(root fs.FS, processors int) Host {
 	h := Host{Cores: Share(processors) * Whole}
 	raw, _ := fs.ReadFile(root, "proc/meminfo")
@@ -90,9 +92,10 @@ func ReadHost(root fs.FS, processors int) Host {
 		if len(f) < 3 {
 			continue
 		}
-		for controller := range strings.SplitSeq(f[1], ",") { // none in version 2
+		for controller := range strings.SplitSeq(f[1], ",") { // "" in version 2
 			mount := path.Join("sys/fs/cgroup", controller)
-			// A container may see the path of its group on the machine, but mounts the group.
+			// In a container, the path may be relative to the machine's root group, although the
+			// container's own group is mounted. So the limits of all parent paths are read.
 			for group := path.Clean("/" + f[2]); ; group = path.Dir(group) {
 				h.limit(root, path.Join(mount, group))
 				if group == "/" {
@@ -104,9 +107,9 @@ func ReadHost(root fs.FS, processors int) Host {
 	return h
 }
 
-// limit applies the limits of a control group.
+// limit reduces h to the limits of a control group.
 func (h *Host) limit(root fs.FS, group string) {
-	numbers := func(name string) (out [2]int64) { // "max" is 0
+	numbers := func(name string) (out [2]int64) { // "max" becomes 0, no limit
 		raw, _ := fs.ReadFile(root, path.Join(group, name))
 		for i, text := range strings.Fields(string(raw)) {
 			if i < len(out) {

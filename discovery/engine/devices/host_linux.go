@@ -5,5 +5,5 @@ import (
 	"runtime"
 )
 
-// ThisHost returns what this process may use.
+// ThisHost returns the cores and main memory that this process may use.
 func ThisHost() Host { return ReadHost(os.DirFS("/"), runtime.NumCPU()) }

@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	listTimeout = 20 * time.Second // a driver that is loaded on demand takes seconds
+	listTimeout = 20 * time.Second // loading a driver on demand takes seconds
 	maxOutput   = 1 << 20
 )
 
-// List executes a list command, whose program is an absolute path, and parses its output. A driver
-// that hangs does not block the caller beyond 20 seconds.
+// List executes a command that lists devices, such as nvidia-smi, and parses its output. The
+// program must be an absolute path. List returns after at most 20 seconds, even if a driver hangs.
 func List(ctx context.Context, command []string) ([]Device, error) {
 	if len(command) == 0 {
 		return nil, errors.New("list of devices: no command")
@@ -47,13 +47,14 @@ func firstLine(text string) string {
 	return line[:min(len(line), maxField)]
 }
 
-// bounded keeps the beginning of an output.
+// bounded keeps the first maxOutput bytes of a program's output.
 type bounded struct {
 	text bytes.Buffer
 	over bool
 }
 
-// Write implements io.Writer. It accepts everything, so that the program ends by itself.
+// Write implements io.Writer. It also accepts the bytes that it drops, so that the program ends by
+// itself.
 func (b *bounded) Write(p []byte) (int, error) {
 	kept := min(len(p), maxOutput-b.text.Len())
 	b.over = b.over || kept < len(p)

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Share is a number of devices or processor cores in thousandths: 2000 means two whole ones, 500 a
-// half of one.
+// Share is a number of devices or processor cores in thousandths: 2000 means two devices, and 500
+// means half a device.
 type Share int
 
-// Whole is one device.
+// Whole is the Share of one whole device or core.
 const Whole Share = 1000
 
-// maxShare is more than any machine has.
+// maxShare bounds a Share. No machine has more devices.
 const maxShare = maxDevices * Whole
 
 // ParseShare reads a number of devices: 0, a fraction below 1 of at most three digits, or a whole
@@ -50,5 +50,5 @@ func (s Share) String() string {
 	return strings.TrimRight(fmt.Sprintf("%d.%03d", s/Whole, s%Whole), "0")
 }
 
-// valid reports whether ParseShare can return the share.
+// valid reports whether a share is one that ParseShare can return.
 func (s Share) valid() bool { return s >= 0 && s <= maxShare && (s < Whole || s%Whole == 0) }

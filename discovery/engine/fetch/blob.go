@@ -27,11 +27,11 @@ type transfer struct {
 	source Source
 	commit string
 	file   file
-	later  int64 // bytes of the files after it
+	later  int64 // bytes of the files that are downloaded after this file
 	report func(bytes int64)
 }
 
-// download makes the chosen files of a commit present.
+// download downloads the chosen files of a commit that the cache lacks.
 func (r *repository) download(ctx context.Context, f *Fetcher, s Source, l listing, chosen []file,
 	progress func(Progress)) error {
 	p := Progress{Total: len(chosen)}
@@ -74,7 +74,8 @@ func (r *repository) download(ctx context.Context, f *Fetcher, s Source, l listi
 	return nil
 }
 
-// run makes the blob present. One process downloads it, and others wait.
+// run downloads the blob, if the cache lacks it. One process downloads the blob, and other
+// processes wait.
 func (t *transfer) run(ctx context.Context) error {
 	if t.hasBlob(t.file) {
 		return nil
@@ -84,7 +85,7 @@ func (t *transfer) run(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	if t.hasBlob(t.file) { // by another process
+	if t.hasBlob(t.file) { // another process has downloaded the blob
 		return nil
 	}
 	for again := range 2 {
@@ -101,15 +102,17 @@ func (t *transfer) run(ctx context.Context) error {
 		"file %s has another content than commit %s names", t.file.Path, t.commit)
 }
 
-// progressBytes is how much an attempt must transfer, so that attempts go on.
+// progressBytes is how much a failed attempt must transfer to count as progress. Attempts continue
+// as long as they make progress.
 const progressBytes = 1 << 20
 
-// mismatchError is a content that does not have the hash of its blob.
+// mismatchError means that the downloaded content does not have the hash of its blob.
 type mismatchError struct{ resumed bool }
 
 func (e *mismatchError) Error() string { return "the content has another hash" }
 
-// part continues the download, and turns a whole file into the blob.
+// part continues the download of a partial file. Once the file is complete and has the right hash,
+// part renames it to the blob. moved reports whether the attempt made progress.
 func (t *transfer) part(ctx context.Context) (moved bool, err error) {
 	path := t.blob(t.file) + ".incomplete"
 	out, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -148,7 +151,8 @@ func (t *transfer) part(ctx context.Context) (moved bool, err error) {
 	return true, nil
 }
 
-// receive writes the rest of the file. restarted: the registry sent it from the beginning.
+// receive appends the rest of the content, from offset at, to the file. restarted means that the
+// registry sent the content from the beginning.
 func (t *transfer) receive(ctx context.Context, out *os.File, sum hash.Hash, at int64) (n int64, restarted bool,
 	err error) {
 	resp, err := t.f.get(ctx, t.source, t.address(), at)
@@ -159,7 +163,7 @@ func (t *transfer) receive(ctx context.Context, out *os.File, sum hash.Hash, at 
 	if err := accepted(resp.StatusCode, t.source); err != nil {
 		return 0, false, err
 	}
-	if at > 0 && resp.StatusCode == http.StatusOK { // it has no ranges
+	if at > 0 && resp.StatusCode == http.StatusOK { // the registry does not support ranges
 		at, restarted = 0, true
 		fresh(sum, t.file)
 	}
@@ -192,7 +196,7 @@ func (t *transfer) receive(ctx context.Context, out *os.File, sum hash.Hash, at 
 
 type onlyReader struct{ io.Reader }
 
-// checkLength compares what the registry announces with the listing.
+// checkLength compares the length that the response announces with the size in the listing.
 func (t *transfer) checkLength(resp *http.Response, at int64) error {
 	if resp.StatusCode == http.StatusPartialContent {
 		want := fmt.Sprintf("bytes %d-%d/%d", at, t.file.Size-1, t.file.Size)
@@ -219,7 +223,8 @@ func (t *transfer) address() string {
 	return t.source.URL + "/" + t.source.Name + "/resolve/" + t.commit + "/" + strings.Join(parts, "/")
 }
 
-// checkEvery is the number of bytes after which the free space is read again.
+// checkEvery is the number of received bytes after which the free space of the disk is checked
+// again.
 const checkEvery = 64 << 20
 
 type writer struct {
@@ -250,8 +255,9 @@ func (w *writer) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// full ends a download on a full disk. Other programs need space, too: the reserve becomes free
-// again. The rest stays, so that the next attempt goes on there.
+// full ends a download because the disk is full. It truncates the partial file by Config.Reserve
+// bytes, because other programs need space, too. The rest of the file stays, and the next attempt
+// continues from there.
 func (w *writer) full(cause error) error {
 	kept := max(0, w.at-w.t.f.cfg.Reserve)
 	if err := w.out.Truncate(kept); err != nil {
@@ -260,7 +266,7 @@ func (w *writer) full(cause error) error {
 	if err := w.t.f.free(w.t.file.Size - kept + w.t.later); err != nil {
 		return err
 	}
-	// another program has made room meanwhile, or this user has a quota
+	// The disk has room now: another program has freed space, or this user has a quota.
 	return &Error{Problem: fmt.Sprintf("the disk with %s: %v", w.t.f.cfg.Folder, cause),
 		Fix: "make room on the disk, or name another folder with HF_HUB_CACHE"}
 }
@@ -277,7 +283,7 @@ func disk(err error) error {
 	return &Error{Problem: "the disk with the cache of models: " + err.Error(), Fix: fix}
 }
 
-// hash begins the hash of a file.
+// hash returns a new hash.Hash for a file's content, of the kind that file.Hash has.
 func (f file) hash() hash.Hash {
 	if len(f.Hash) == 2*sha256.Size {
 		return sha256.New()
@@ -294,7 +300,8 @@ func fresh(sum hash.Hash, f file) {
 	}
 }
 
-// keep writes what an offline start reads.
+// keep writes the listing and the ref of a commit, so that the model can be used without the
+// registry.
 func (r *repository) keep(l listing, revision string) error {
 	raw, err := encode(l)
 	if err != nil {

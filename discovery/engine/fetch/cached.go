@@ -14,9 +14,9 @@ import (
 type Cached struct {
 	Name    string            // ORG/NAME
 	Refs    map[string]string // revision -> commit
-	Commits []string          // with a snapshot, sorted
+	Commits []string          // the commits that have a snapshot, sorted
 	Bytes   int64
-	Partial int64 // bytes of downloads that have not ended
+	Partial int64 // bytes of incomplete downloads
 }
 
 // Cached lists the models of a cache, sorted by name.
@@ -64,7 +64,8 @@ func (f *Fetcher) Cached() ([]Cached, error) {
 	return out, nil
 }
 
-// Remove removes a model with all its revisions. It fails while a process downloads it.
+// Remove removes a model with all its revisions, and returns its size. It fails while a process
+// downloads the model.
 func (f *Fetcher) Remove(name string) (bytes int64, err error) {
 	repo, err := f.repository(&Source{Name: name})
 	if err != nil {
@@ -97,7 +98,8 @@ func (f *Fetcher) Remove(name string) (bytes int64, err error) {
 	return all[i].Bytes + all[i].Partial, errors.Join(os.RemoveAll(repo.dir), os.RemoveAll(repo.locks))
 }
 
-// Folder returns the cache that Hugging Face's own programs use with these environment variables.
+// Folder returns the folder of the cache that Hugging Face's own programs use. getenv returns the
+// value of an environment variable.
 func Folder(getenv func(string) string) (string, error) {
 	if dir := getenv("HF_HUB_CACHE"); dir != "" {
 		return filepath.Abs(dir)
@@ -119,7 +121,7 @@ func home(getenv func(string) string) (string, error) {
 	return filepath.Join(getenv("HOME"), ".cache", "huggingface"), nil
 }
 
-// Parse reads hf:ORG/NAME[@REVISION][:FILE].
+// Parse parses a source of the form hf:ORG/NAME[@REVISION][:FILE].
 func Parse(text string) (Source, error) {
 	const fix = "write hf:ORG/NAME, hf:ORG/NAME@REVISION or hf:ORG/NAME:FILE"
 	rest, ok := strings.CutPrefix(text, "hf:")

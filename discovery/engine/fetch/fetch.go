@@ -10,20 +10,21 @@ import (
 	"time"
 )
 
-// DefaultURL is the registry without a mirror.
+// DefaultURL is the URL of the default registry.
 const DefaultURL = "https://huggingface.co"
 
 // Config configures a Fetcher.
 type Config struct {
-	// Folder is the cache, which is created.
+	// Folder is the folder of the cache. Fetch creates it.
 	Folder string
 	// Limit bounds the bytes of all models in Folder; 0: no limit.
 	Limit int64
 	// Reserve is the number of bytes that stay free on the disk; 0: 1 GiB.
 	Reserve int64
-	// Stall is the longest time without a byte of an answer; 0: 30 seconds.
+	// Stall is how long a response may send no byte before the attempt fails; 0: 30 seconds.
 	Stall time.Duration
-	// Backoff is the time before the first repeated attempt, which doubles; 0: 1 second.
+	// Backoff is the pause before the second attempt. It doubles before each further attempt. 0: 1
+	// second.
 	Backoff time.Duration
 }
 
@@ -33,7 +34,7 @@ type Fetcher struct {
 	client *http.Client
 }
 
-// New makes a Fetcher. It reads and writes nothing.
+// New makes a Fetcher. It neither reads nor writes the cache.
 func New(cfg Config) *Fetcher {
 	if cfg.Reserve == 0 {
 		cfg.Reserve = 1 << 30
@@ -49,41 +50,44 @@ func New(cfg Config) *Fetcher {
 
 // Source names a model.
 type Source struct {
-	URL   string // of the registry; "": DefaultURL
-	Token string // "": none
+	URL   string // URL of the registry; "": DefaultURL
+	Token string // the credential for the registry; "": none
 	// Name is ORG/NAME.
 	Name string
 	// Revision is a branch, a tag or a commit; "": main.
 	Revision string
-	// File is a file of the repository, or the quantization of a GGUF, such as Q4_K_M. Without it,
-	// all files are fetched that an engine may need; of a repository that has GGUF files alone, one
-	// model (see choose).
+	// File is the path of a file in the repository, or the quantization of a GGUF file, such as
+	// Q4_K_M. If it is "", all files that an engine may need are fetched. From a repository that
+	// has only GGUF files, one model is fetched (see choose).
 	File string
 }
 
 // Model is a model in the cache.
 type Model struct {
 	Commit string
-	// Path is the snapshot's folder or, if one model in GGUF was chosen, its (first) file.
+	// Path is the snapshot's folder. If a single GGUF model was chosen, it is the model's first
+	// file.
 	Path    string
-	Offline bool // the registry was not reached
+	Offline bool // the registry could not be reached, so the model in the cache is used
 }
 
-// Progress of a fetch, in files and bytes. Bytes that were in the cache count.
+// Progress is the progress of a fetch, in files and bytes. It includes the bytes that were already
+// in the cache.
 type Progress struct {
-	File         string // in work
+	File         string // the file that is being downloaded
 	Files, Total int
 	Bytes, Size  int64
 }
 
 // Error is a mistake in a model's source, or a failure of its registry.
 type Error struct {
-	// Field is registry, name, version or file: the field of a deployment's model; "": none.
+	// Field is the field in a deployment's spec.model with the mistake: registry, name, version or
+	// file; "": no field.
 	Field        string
 	Problem, Fix string
-	// Unasked means that the source is invalid, and no registry got a request.
+	// Unasked means that the source is invalid, so no request was sent to a registry.
 	Unasked     bool
-	unreachable bool // the registry may answer later
+	unreachable bool // the registry could not be reached
 }
 
 func (e *Error) Error() string { return e.Problem + ": " + e.Fix }
@@ -98,8 +102,8 @@ func unasked(field, fix, format string, args ...any) *Error {
 	return e
 }
 
-// Fetch returns a model, and downloads the files that are absent. progress may be nil. It is called
-// during downloads, at most ten times a second.
+// Fetch downloads the files of a model that the cache lacks, and returns the model. progress, which
+// may be nil, is called during downloads, at most ten times a second.
 func (f *Fetcher) Fetch(ctx context.Context, s Source, progress func(Progress)) (Model, error) {
 	repo, err := f.repository(&s)
 	if err != nil {
@@ -108,7 +112,7 @@ func (f *Fetcher) Fetch(ctx context.Context, s Source, progress func(Progress)) 
 	if progress == nil {
 		progress = func(Progress) {}
 	}
-	if isCommit(s.Revision) { // a commit never changes
+	if isCommit(s.Revision) { // the listing of a commit never changes
 		if m, err := repo.local(s.Revision, s); err == nil {
 			return m, nil
 		}
@@ -155,7 +159,7 @@ func (f *Fetcher) repository(s *Source) (*repository, error) {
 
 func folderOf(name string) string { return "models--" + strings.ReplaceAll(name, "/", "--") }
 
-const maxName = 96 // Hugging Face's own bound
+const maxName = 96 // in bytes, as at Hugging Face
 
 func checkName(name string) error {
 	fix := "write ORG/NAME, as in the address of the model's page"
@@ -181,7 +185,7 @@ const (
 	maxPart = 255
 )
 
-// checkPath reports why a name from a registry is no path below a folder.
+// checkPath returns an error if a file name from a registry is not a safe relative path.
 func checkPath(path string) error {
 	if path == "" || len(path) > maxPath {
 		return errors.New("a path has 1 to 512 bytes")

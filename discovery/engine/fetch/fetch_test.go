@@ -49,7 +49,7 @@ func same(t testing.TB, path string, want []byte) {
 	}
 }
 
-// blobRequests counts requests for contents.
+// blobRequests returns how many requests for the contents of files a registry has received.
 func blobRequests(r *registrytest.Registry) (n int) {
 	for _, q := range r.Requests() {
 		if strings.Contains(q.Path, "/resolve/") || strings.HasPrefix(q.Path, "/lfs/") {
@@ -114,7 +114,8 @@ func TestFetch_HasHuggingFacesLayoutAndNothingIsFetchedTwice(t *testing.T) {
 	}
 }
 
-// What the Python package has downloaded is used, although it writes no list of files.
+// Without a registry, Fetch uses a model that the Python package huggingface_hub has downloaded,
+// although that package writes no listing.
 func TestFetch_OfflineUsesWhatOtherProgramsHaveDownloaded(t *testing.T) {
 	r := registry(t)
 	r.Status(500)
@@ -302,7 +303,7 @@ func TestFetch_OneOfSeveralDownloadsABlob(t *testing.T) {
 	cfg := config(t)
 	var all sync.WaitGroup
 	for range 4 {
-		all.Go(func() { // as processes do: each has its own Fetcher, and locks belong to open files
+		all.Go(func() { // like a process of its own: locks belong to open files
 			if m, err := fetch.New(cfg).Fetch(t.Context(), source(r), nil); err != nil {
 				t.Error(err)
 			} else {
@@ -311,7 +312,7 @@ func TestFetch_OneOfSeveralDownloadsABlob(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if n := blobRequests(r); n != 2 { // the registry, and its other host
+	if n := blobRequests(r); n != 2 { // one at the registry, one at the host of its redirect
 		t.Errorf("%d requests for the blob, want 2", n)
 	}
 }

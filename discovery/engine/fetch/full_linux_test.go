@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/engine/fetch/registrytest"
 )
 
-// smallDisk mounts a filesystem of some bytes.
+// smallDisk mounts a file system of this size.
 func smallDisk(t *testing.T, size string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -33,8 +33,7 @@ func smallDisk(t *testing.T, size string) (dir string) {
 	return dir
 }
 
-// unfinished returns the blobs that have their names, and the bytes of the ones that are not
-// complete.
+// unfinished returns the number of complete blobs, and the size of the incomplete blobs.
 func unfinished(t *testing.T, folder string) (named int, bytes int64) {
 	t.Helper()
 	blobs, err := filepath.Glob(filepath.Join(folder, "models--*", "blobs", "*"))
@@ -62,7 +61,7 @@ func TestFetch_ADiskThatBecomesFullIsNamedAndTheDownloadGoesOnOnceThereIsRoom(t 
 	const reserve = 1 << 20
 	f := fetch.New(fetch.Config{Folder: filepath.Join(disk, "hub"), Reserve: reserve, Backoff: time.Millisecond,
 		Stall: time.Minute})
-	other := filepath.Join(disk, "other") // of another program, which fills the disk meanwhile
+	other := filepath.Join(disk, "other") // a file with which another program fills the disk
 	fill := func(fetch.Progress) {
 		if _, err := os.Stat(other); errors.Is(err, fs.ErrNotExist) {
 			if err := os.WriteFile(other, make([]byte, 8<<20), 0o600); err != nil {
@@ -113,7 +112,7 @@ func TestFetch_ADiskThatBecomesFullIsNamedAndTheDownloadGoesOnOnceThereIsRoom(t 
 	}
 }
 
-// A model that has no room is not begun.
+// If the disk has no room for a model, Fetch fails before it downloads anything.
 func TestFetch_ADiskWithoutRoomIsNamedBeforeTheDownload(t *testing.T) {
 	r := registry(t, registrytest.File{Name: "model.safetensors", Content: random(2 << 20), LFS: true})
 	disk := smallDisk(t, "1m")

@@ -14,10 +14,10 @@ import (
 const (
 	maxListing = 16 << 20
 	maxFiles   = 10_000
-	maxSize    = 4 << 40 // of a file, in bytes
+	maxSize    = 4 << 40 // bounds the size of a file, in bytes
 )
 
-// listing has the files of a commit, sorted by path.
+// listing lists the files of a commit, sorted by path.
 type listing struct {
 	Commit string `json:"commit"`
 	Files  []file `json:"files"`
@@ -26,7 +26,7 @@ type listing struct {
 type file struct {
 	Path string `json:"path"`
 	Size int64  `json:"size"`
-	// Hash is 64 digits of SHA-256, or 40 of Git's hash of a blob.
+	// Hash is the SHA-256 in 64 digits, or Git's blob hash in 40 digits.
 	Hash string `json:"hash"`
 }
 
@@ -52,10 +52,10 @@ func (f *Fetcher) list(ctx context.Context, s Source) (listing, error) {
 	return parse(raw)
 }
 
-// errUnreachable marks failures that another attempt may resolve.
+// errUnreachable marks failures after which another attempt may succeed.
 var errUnreachable = errors.New("the registry does not answer as it should")
 
-// accepted turns a status into an error.
+// accepted returns an error if the status of a response is not a success.
 func accepted(status int, s Source) error {
 	switch {
 	case status == http.StatusOK || status == http.StatusPartialContent:
@@ -74,7 +74,7 @@ func accepted(status int, s Source) error {
 	return &statusError{status}
 }
 
-// parse reads the registry's description of a commit.
+// parse parses the JSON with which a registry describes a commit.
 func parse(raw []byte) (listing, error) {
 	lie := func(format string, args ...any) (listing, error) {
 		return listing{}, wrong("registry", "report it to the registry, or use another one", format, args...)

@@ -22,7 +22,8 @@ func (r *repository) listingFile(commit string) string {
 	return filepath.Join(r.dir, ".penstock", commit+".json")
 }
 
-// hasBlob reports whether a blob is complete: it got its name after its hash was compared.
+// hasBlob reports whether the cache has the complete blob of a file. A blob gets its name only
+// after its hash was checked.
 func (r *repository) hasBlob(f file) bool {
 	info, err := os.Lstat(r.blob(f))
 	return err == nil && info.Mode().IsRegular() && info.Size() == f.Size
@@ -36,7 +37,8 @@ func (r *repository) partial(f file) int64 {
 	return min(info.Size(), f.Size)
 }
 
-// lock makes this process the only one that downloads a blob. The Python package takes equal locks.
+// lock waits until no other process downloads a blob, and then excludes other processes. The Python
+// package huggingface_hub uses the same locks.
 func (r *repository) lock(ctx context.Context, f file) (unlock func(), err error) {
 	for _, dir := range []string{filepath.Join(r.dir, "blobs"), r.locks} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -73,7 +75,7 @@ func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 	}
 }
 
-// link makes a file of a snapshot.
+// link creates a file of a snapshot, as a link to its blob.
 func (r *repository) link(commit string, f file) error {
 	path := filepath.Join(r.snapshot(commit), filepath.FromSlash(f.Path))
 	target := strings.Repeat("../", 2+strings.Count(f.Path, "/")) + "blobs/" + f.Hash
@@ -93,7 +95,7 @@ func (r *repository) link(commit string, f file) error {
 	return os.Rename(temporary, path)
 }
 
-// local returns a model whose files are all there.
+// local returns the model of a commit, if the cache has its listing and all its files.
 func (r *repository) local(commit string, s Source) (Model, error) {
 	raw, err := os.ReadFile(r.listingFile(commit))
 	if err != nil {
@@ -118,7 +120,8 @@ func (r *repository) local(commit string, s Source) (Model, error) {
 	return Model{Commit: commit, Path: filepath.Join(r.snapshot(commit), filepath.FromSlash(path))}, nil
 }
 
-// offline returns what is there of a model if the registry is out of reach.
+// offline returns the model in the cache if cause means that the registry cannot be reached. It
+// returns false if the cache lacks the model.
 func (r *repository) offline(s Source, cause error) (Model, bool) {
 	var e *Error
 	if !errors.As(cause, &e) || !e.unreachable {
@@ -132,14 +135,15 @@ func (r *repository) offline(s Source, cause error) (Model, bool) {
 		}
 	}
 	m, err := r.local(commit, s)
-	if errors.Is(err, fs.ErrNotExist) { // another program has downloaded it, and no list of its files exists
+	// Another program may have downloaded the model. It writes no listing.
+	if errors.Is(err, fs.ErrNotExist) {
 		m, err = r.found(commit, s)
 	}
 	m.Offline = true
 	return m, err == nil
 }
 
-// found returns a model by the files of its snapshot.
+// found returns the model of a commit without a listing, from the files in its snapshot.
 func (r *repository) found(commit string, s Source) (Model, error) {
 	dir := r.snapshot(commit)
 	var files []file
@@ -149,7 +153,7 @@ func (r *repository) found(commit string, s Source) (Model, error) {
 		}
 		name, err := filepath.Rel(dir, path)
 		if err == nil {
-			_, err = os.Stat(path) // a link without its blob
+			_, err = os.Stat(path) // fails for a link without its blob
 		}
 		files = append(files, file{Path: filepath.ToSlash(name)})
 		return err
@@ -163,7 +167,7 @@ func (r *repository) found(commit string, s Source) (Model, error) {
 
 func encode(l listing) ([]byte, error) { return json.Marshal(l) }
 
-// replace writes a file, whose readers find the old or the new content.
+// replace replaces a file atomically: readers find the old or the new content.
 func replace(path string, raw []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
@@ -183,7 +187,7 @@ func replace(path string, raw []byte) error {
 	return err
 }
 
-// Present reports whether a path leads to a file or a folder.
+// Present reports whether a path exists. It follows links.
 func Present(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil

@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// usual is the quantization that is chosen among several, as llama.cpp does.
+// usual is the quantization that choose prefers if a repository has several, as llama.cpp does.
 const usual = "Q4_K_M"
 
-// part is the end of a GGUF that is divided into several files.
+// part matches the end of the name of a GGUF file that is one of several files of a model.
 var part = regexp.MustCompile(`-(\d{5})-of-(\d{5})\.gguf$`)
 
 // choose returns the files to fetch, and the path of the model within the snapshot; "": the
-// snapshot itself.
+// snapshot itself is the model.
 //
-// A file is one of the repository, or a quantization. Without it, a repository with safetensors, or
-// without a GGUF, is fetched without weights in other formats. Otherwise one model in GGUF is
-// chosen: the only one, or the one with the quantization Q4_K_M.
+// wanted is the path of a file in the repository, or a quantization. If it is "" and the repository
+// has safetensors or no GGUF file, choose returns all files except weights in other formats.
+// Otherwise it returns one GGUF model: the only one, or the model with the quantization Q4_K_M.
 func choose(files []file, wanted string) (chosen []file, at string, err error) {
 	if wanted != "" {
 		if i := slices.IndexFunc(files, func(f file) bool { return f.Path == wanted }); i >= 0 {
@@ -71,7 +71,7 @@ func choose(files []file, wanted string) (chosen []file, at string, err error) {
 	return nil, "", wrong("file", fix, "the model has no file %q", wanted)
 }
 
-// hasQuant reports whether the name of a GGUF has a quantization between separators.
+// hasQuant reports whether the name of a GGUF file contains a quantization between separators.
 func hasQuant(name, quant string) bool {
 	name, quant = strings.ToUpper(part.ReplaceAllString(name, "")), strings.ToUpper(quant)
 	name = strings.TrimSuffix(name, ".GGUF")
@@ -89,7 +89,7 @@ func hasQuant(name, quant string) bool {
 	}
 }
 
-// first is the first part of a GGUF.
+// first returns the name of the first file of the GGUF model that has the file name.
 func first(name string) string {
 	m := part.FindStringSubmatch(name)
 	if m == nil {
@@ -98,7 +98,7 @@ func first(name string) string {
 	return strings.TrimSuffix(name, m[0]) + "-00001-of-" + m[2] + ".gguf"
 }
 
-// group returns a file, and all parts of its GGUF.
+// group returns a file, and all other files of the same GGUF model.
 func group(files []file, name string) (out []file) {
 	for _, f := range files {
 		if f.Path == name || part.MatchString(name) && first(f.Path) == first(name) {
@@ -108,7 +108,7 @@ func group(files []file, name string) (out []file) {
 	return out
 }
 
-// snapshot leaves out weights in formats that the engines do not prefer.
+// snapshot returns the files without weights in formats that engines do not need.
 func snapshot(files []file, safetensors bool) []file {
 	other := []string{".gguf", ".onnx", ".h5", ".msgpack", ".ot", ".tflite", ".mlmodel", ".ckpt"}
 	if safetensors {

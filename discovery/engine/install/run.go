@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// Output receives what commands print, and a line before each.
+// Output receives the output of commands, and a line before each command.
 type Output struct{ Out, Err io.Writer }
 
-// Run executes the plan. It reports false if the engine is installed already. An error leaves what
-// is complete, and the next Run continues.
+// Run executes the plan. installed is false if the engine was already installed. After an error,
+// the completed steps stay, and the next Run continues.
 func (p *Plan) Run(ctx context.Context, o Output) (installed bool, err error) {
 	if p.Link == "" {
 		return true, p.run(ctx, o)
@@ -48,7 +48,8 @@ func (p *Plan) Run(ctx context.Context, o Output) (installed bool, err error) {
 	return true, nil
 }
 
-// usable reports whether the installed Python starts: the system may have removed its library.
+// usable reports whether the Python of an installation still starts. An update of the system may
+// have removed a library that this Python needs.
 func (p *Plan) usable(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, quick)
 	defer cancel()
@@ -57,14 +58,14 @@ func (p *Plan) usable(ctx context.Context) bool {
 	return err == nil && exec.CommandContext(ctx, python, "-c", "").Run() == nil
 }
 
-// room reports that the disk is too small for a new installation.
+// room returns an error if the disk has too little space for a new installation.
 func (p *Plan) room() error {
 	free, err := p.free(p.folder)
 	if err != nil {
 		return fmt.Errorf("folder of engines: %w", err)
 	}
 	if _, err := os.Readlink(filepath.Join(p.target, "bin", "python")); err == nil {
-		return nil // it continues
+		return nil // an interrupted installation continues
 	}
 	if free < p.bytes {
 		return fmt.Errorf("%s needs up to %d GiB in %s, which has %d GiB: make room, or name another folder with "+
@@ -99,7 +100,7 @@ func (s Step) run(ctx context.Context, o Output) error {
 	defer cancel()
 	end := &tail{}
 	cmd := exec.CommandContext(limited, s.Command[0], s.Command[1:]...)
-	cmd.Stdout, cmd.Stderr = o.Out, io.MultiWriter(o.Err, end) // pip shows its progress on Stdout
+	cmd.Stdout, cmd.Stderr = o.Out, io.MultiWriter(o.Err, end) // pip prints its progress to Stdout
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
 	err := cmd.Run()
@@ -117,11 +118,11 @@ func (s Step) run(ctx context.Context, o Output) error {
 	return fmt.Errorf("%s: %w: correct what it prints above; the same command continues", s.line(), err)
 }
 
-// unreachable matches what pip prints without a network.
+// unreachable matches the errors that pip prints without a network.
 var unreachable = regexp.MustCompile(`(?i)NewConnectionError|Failed to establish|name resolution|ConnectTimeout|` +
 	`Connection refused|ProxyError|Network is unreachable`)
 
-// tail keeps the end of what is written.
+// tail is an io.Writer that keeps the last tailSize bytes.
 type tail struct{ text []byte }
 
 const tailSize = 16 << 10
@@ -135,7 +136,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// link makes the installation visible.
+// link creates the link that Find follows.
 func (p *Plan) link() error {
 	next := p.Link + ".next"
 	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -147,7 +148,8 @@ func (p *Plan) link() error {
 	return os.Rename(next, p.Link)
 }
 
-// sweep removes interrupted installations of the same engine. Servers may run in the one before.
+// sweep removes interrupted installations of the same engine. It keeps the previous installation
+// (before), because servers may still run from it.
 func (p *Plan) sweep(before string) {
 	others, _ := filepath.Glob(filepath.Join(p.folder, "."+p.name+"-*"))
 	for _, path := range others {

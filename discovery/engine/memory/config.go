@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// config has the fields of config.json that decide about memory.
+// config has the fields of a model's config.json that determine how much memory the model takes.
 type config struct {
 	ModelType string `json:"model_type"`
 	Layers    int64  `json:"num_hidden_layers"`
@@ -24,7 +24,7 @@ type config struct {
 	LayerTypes []string `json:"layer_types"`
 	Rope       struct {
 		Kind     string `json:"rope_type"`
-		Type     string `json:"type"` // its older name
+		Type     string `json:"type"` // the older name of rope_type
 		Original int64  `json:"original_max_position_embeddings"`
 	} `json:"rope_scaling"`
 	Quantization *struct {
@@ -32,12 +32,12 @@ type config struct {
 		CacheAlgo   string          `json:"kv_cache_quant_algo"`
 	} `json:"quantization_config"`
 	tokenizer struct {
-		MaxLength float64 `json:"model_max_length"` // up to 1e30
+		MaxLength float64 `json:"model_max_length"` // may be 1e30
 	}
 }
 
-// architectures are the values of model_type whose layers all have a cache of keys and values in
-// the usual form, and whose config.json has the usual names.
+// architectures are the supported values of model_type: all layers of these models have a standard
+// cache of keys and values, and their config.json has the field names of config.
 var architectures = []string{"cohere", "cohere2", "exaone4", "gemma", "gemma2", "gemma3_text", "glm4", "gpt_oss",
 	"granite", "granitemoe", "internlm2", "llama", "ministral", "mistral", "mixtral", "olmo", "olmo2", "olmo3", "olmoe",
 	"phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "seed_oss", "smollm3", "stablelm", "starcoder2"}
@@ -56,7 +56,7 @@ func decode(f io.Reader, size, limit int64, into any) error {
 	return nil
 }
 
-// model sets the facts that config.json has.
+// model sets the fields of m that follow from config.json.
 func (c *config) model(m *Model) error {
 	if !slices.Contains(architectures, c.ModelType) {
 		return unknown("model_type %.64q", c.ModelType)
@@ -97,8 +97,9 @@ func (c *config) model(m *Model) error {
 	return nil
 }
 
-// windowed returns the number of layers that keep a window of tokens alone. Where the file leaves
-// it open, these are all layers, which need less.
+// windowed returns the number of layers with sliding window attention, whose cache holds only a
+// window of tokens. If config.json does not list the layer types, it returns all layers, because
+// the estimate must be the least memory.
 func (c *config) windowed() (n int64, err error) {
 	if c.Window == nil || c.UseWindow != nil && !*c.UseWindow {
 		return 0, nil
@@ -124,8 +125,8 @@ func (c *config) windowed() (n int64, err error) {
 	return n, nil
 }
 
-// context returns the least of the lengths that engines use by themselves. Most kinds of
-// rope_scaling make it longer; vLLM uses the original length for longrope.
+// context returns the shortest context length that an engine may choose by itself; 0: unknown. Most
+// kinds of rope_scaling only make the context longer. For longrope, vLLM uses the original length.
 func (c *config) context() int64 {
 	if !within(c.Positions, maxContext) {
 		return 0

@@ -1,17 +1,19 @@
-// Package memory estimates the memory of accelerators that a model server needs when it starts,
-// from the headers of the model's files. discovery/engine/deployment makes the Settings of a
-// deployment, and cmd/penstock/internal/deployments compares a Need with the devices.
+// Package memory estimates, from the headers of a model's files, how much memory of accelerators a
+// model server needs when it starts. discovery/engine/deployment makes the Settings of a
+// deployment, and cmd/penstock/internal/deployments compares the Need with the devices.
 //
-// Read (read.go) reads the facts of a model: a GGUF (gguf.go), or a folder with safetensors
-// (safetensors.go) and config.json (config.go). Estimate (estimate.go) is pure.
+// Read (read.go) reads the properties of a model from a GGUF file (gguf.go), or from a folder with
+// safetensors (safetensors.go) and config.json (config.go). Estimate (estimate.go) computes the
+// Need from them.
 //
-// An estimate is the least that is certain: weights, and the cache of keys and values for one
-// context. Activations, graphs and fragments are not in it. So a server that needs less than its
-// accelerators have may fail nevertheless, and one that needs more never fits. A model of an
-// unknown architecture, a file with an unknown type, and an unknown setting have no estimate.
+// An estimate is the least memory that a server certainly needs: the weights, and the cache of keys
+// and values for one context. It does not include activations, graphs and fragmentation. So if the
+// estimate exceeds the memory of the accelerators, the server cannot start. If it does not, the
+// server may still fail. There is no estimate for an unknown architecture, data type or setting.
 //
-// Invariants: headers are read within bounds of bytes, entries, files and depth, whatever a file
-// announces. No sum overflows. A file that is damaged, cut or hostile has no estimate.
+// Invariants: the bytes, entries, files and nesting of headers that are read are bounded, whatever
+// a file announces. No sum overflows. There is no estimate for a damaged, truncated or hostile
+// file.
 //
 // Tests: go test ./discovery/engine/memory, also with -fuzz FuzzGGUF or -fuzz FuzzSafetensors.
 package memory

@@ -6,45 +6,49 @@ import (
 	"strings"
 )
 
-// Settings of a server decide how much memory a model takes.
+// Settings are the settings of a server that determine how much memory a model takes.
 type Settings struct {
-	// Context is the number of tokens for which the server reserves its cache: 0 is the model's
-	// own, Auto whatever has room.
+	// Context is the number of tokens for which the server reserves its cache. 0: the model's own
+	// context length. Auto: as many as fit into memory.
 	Context int64
-	// LeastContext is the context to which an engine reduces the model's own; 0: it does not.
+	// LeastContext is the context length to which the engine may reduce the model's own context
+	// length; 0: it does not reduce it.
 	LeastContext int64
-	// Keys and Values are the types of the cache; "" and auto: the type of the weights.
+	// Keys and Values are the data types of the keys and values in the cache; "" and "auto": the
+	// type of the weights.
 	Keys, Values string
-	// Weights is the type to which weights are converted; "" and auto: 16 bits.
+	// Weights is the data type to which the engine converts the weights; "" and "auto": a type of
+	// 16 bits.
 	Weights string
-	// HostEmbedding means that the input embedding stays in the memory of the machine.
+	// HostEmbedding means that the input embedding stays in main memory.
 	HostEmbedding bool
-	// NoCache means that the cache of a request may be empty, as with embeddings.
+	// NoCache means that a request may need no cache, as for embeddings.
 	NoCache bool
 }
 
-// Auto is a context that has no least length.
+// Auto is a value of Settings.Context: the engine chooses a length that fits into memory.
 const Auto int64 = -1
 
-// Need is the least memory of all accelerators of a server together, in bytes.
+// Need is the least memory that a server needs on all its accelerators together, in bytes.
 type Need struct {
 	Weights, Cache int64
-	// Context is the number of tokens that Cache has room for.
+	// Context is the number of tokens for which Cache has room.
 	Context int64
-	// Token is the size of the cache for one further token.
+	// Token is the size of the cache for one more token, in bytes.
 	Token int64
 }
 
 // Total is the sum in bytes.
 func (n Need) Total() int64 { return n.Weights + n.Cache }
 
-// halfBits has the sizes of types in halves of a bit: q8_0 has 34 bytes for 32 elements. A type of
-// vLLM that has scales beside its elements counts without them.
+// halfBits has the size of an element of each data type, in half bits: q8_0 has 34 bytes for 32
+// elements. For types of vLLM with separate scales, the scales do not count.
 var halfBits = map[string]int64{"f32": 64, "float32": 64, "float": 64, "f16": 32, "bf16": 32, "float16": 32, "half": 32,
 	"bfloat16": 32, "fp8": 16, "fp8_e4m3": 16, "fp8_e5m2": 16, "fp8_inc": 16, "fp8_per_token_head": 16,
 	"int8_per_token_head": 16, "q8_0": 17, "q5_1": 12, "q5_0": 11, "q4_1": 10, "q4_0": 9, "iq4_nl": 9}
 
-// Estimate returns what a server needs at least. It is not known with a type that is not known.
+// Estimate returns the least memory that a server needs. known is false if the settings have an
+// unknown data type.
 func Estimate(m Model, s Settings) (n Need, known bool) {
 	weights := int64(32)
 	if s.Weights != "" && s.Weights != "auto" {
@@ -53,7 +57,7 @@ func Estimate(m Model, s Settings) (n Need, known bool) {
 		}
 	}
 	element := weights
-	if m.Quantized { // its other weights stay as they are
+	if m.Quantized { // engines do not convert the other weights of a quantized model
 		element = 32
 	}
 	n.Weights = m.Fixed + m.Floats*element/16
@@ -92,7 +96,8 @@ func cacheType(m Model, name string, weights int64) (halves int64, known bool) {
 
 var suffixed = regexp.MustCompile(`^([0-9]{1,10})(\.[0-9]{1,10})?([kKmM])$`)
 
-// ParseContext reads a number of tokens as engines do: 8192, 8k for 8000, 8K for 8192, and auto.
+// ParseContext parses a number of tokens as engines do: 8192, 8k for 8000, 8K for 8192, and auto or
+// -1 for Auto.
 func ParseContext(text string) (tokens int64, ok bool) {
 	text = strings.TrimSpace(text)
 	if text == "-1" || strings.EqualFold(text, "auto") {

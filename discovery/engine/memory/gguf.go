@@ -9,37 +9,38 @@ import (
 	"strings"
 )
 
-// gguf collects the metadata and the tensors of files in GGUF: a magic, the version, two counts,
-// keys with values, and the shapes of tensors
+// gguf collects the metadata and the tensors' sizes from the headers of GGUF files. A header has a
+// magic number, the version, two counts, keys with values, and the shapes of tensors
 // (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md).
 type gguf struct {
 	left    int64 // bytes of headers that may still be read
 	arch    string
-	numbers map[string][]int64 // by key without the architecture
+	numbers map[string][]int64 // metadata with numbers as values, by key
 	total   int64
 	tensors int64
-	names   map[string]int64 // sizes of the tensors that Model names
+	names   map[string]int64 // sizes in bytes of the tensors that have their own field in Model
 }
 
 const (
 	maxKeys     = 1 << 16
 	maxKey      = 1 << 10
-	maxNumbers  = maxLayers // of a list that is kept
+	maxNumbers  = maxLayers // bounds a list of numbers that is kept
 	ggufMagic   = "GGUF"
 	embeddings  = "token_embd.weight"
 	ownedOutput = "output.weight"
 )
 
-// ggufArchitectures are the values of general.architecture whose layers all have a cache of keys
-// and values in the usual form.
+// ggufArchitectures are the supported values of general.architecture: all layers of these models
+// have a standard cache of keys and values.
 var ggufArchitectures = []string{"command-r", "cohere2", "exaone", "exaone4", "gemma", "gemma2", "gemma3", "gpt-oss",
 	"granite", "granitemoe", "internlm2", "llama", "mistral3", "olmo", "olmo2", "olmoe", "phi3", "qwen2", "qwen2moe",
 	"qwen3", "qwen3moe", "seed_oss", "smollm3", "stablelm", "starcoder2"}
 
-// block is the layout of a type of tensors.
+// block is the layout of a tensor type: blocks of elements, with their size in bytes.
 type block struct{ elements, bytes int64 }
 
-// blocks has the types of ggml, as gguf.constants.GGML_QUANT_SIZES of the Python package gguf.
+// blocks has the layouts of ggml's tensor types, copied from gguf.constants.GGML_QUANT_SIZES of the
+// Python package gguf.
 var blocks = map[uint32]block{
 	0: {1, 4}, 1: {1, 2}, 2: {32, 18}, 3: {32, 20}, 6: {32, 22}, 7: {32, 24}, 8: {32, 34}, 10: {256, 84},
 	11: {256, 110}, 12: {256, 144}, 13: {256, 176}, 14: {256, 210}, 15: {256, 292}, 16: {256, 66}, 17: {256, 74},
@@ -48,7 +49,7 @@ var blocks = map[uint32]block{
 	40: {64, 36}, 41: {128, 18},
 }
 
-// read adds a file. The first one has the metadata.
+// read adds the header of a file. Only the first file of a model has the metadata.
 func (g *gguf) read(f io.Reader, size int64, first bool) error {
 	if g.names == nil {
 		g.names, g.numbers = map[string]int64{}, map[string][]int64{}
@@ -87,16 +88,17 @@ func (g *gguf) read(f io.Reader, size int64, first bool) error {
 	return nil
 }
 
-// The types of values.
+// The types of metadata values that have no fixed size.
 const (
 	ggufString = 8
 	ggufArray  = 9
 )
 
-// widths has the bytes of other types of values.
+// widths has the sizes in bytes of the types of metadata values with a fixed size.
 var widths = map[uint32]int64{0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 
-// value reads the value of a key, and keeps it if it may be one that decides about memory.
+// value reads the value of a key. It keeps the value if keep is true and the estimate needs the key
+// (wanted).
 func (g *gguf) value(r *reader, key string, kind uint32, keep bool) {
 	count := uint64(1)
 	if kind == ggufArray {
@@ -112,7 +114,7 @@ func (g *gguf) value(r *reader, key string, kind uint32, keep bool) {
 		for i := uint64(0); i < count && r.err == nil; i++ {
 			r.skip(r.u64())
 		}
-	case width == 0: // a list of lists, or a type of a later version
+	case width == 0: // a list of lists, or a type of a newer GGUF version
 		r.err = errUnknown
 	case !keep || kind == 6 || kind == 12 || count > maxNumbers:
 		if count > math.MaxInt64/8 {
@@ -128,7 +130,7 @@ func (g *gguf) value(r *reader, key string, kind uint32, keep bool) {
 	}
 }
 
-// wanted has the keys that are kept, without the architecture before them.
+// wanted has the keys that are kept, without their first part, the architecture.
 var wanted = map[string]bool{
 	"architecture": true, "block_count": true, "context_length": true, "embedding_length": true,
 	"attention.head_count": true, "attention.head_count_kv": true, "attention.key_length": true,
@@ -151,7 +153,7 @@ func (g *gguf) tensor(r *reader) (int64, error) {
 		elements *= int64(d)
 	}
 	kind := r.u32()
-	r.skip(8) // the offset
+	r.skip(8) // skips the offset of the tensor's data
 	if r.err != nil {
 		return 0, nil
 	}
@@ -166,7 +168,7 @@ func (g *gguf) tensor(r *reader) (int64, error) {
 	return size, nil
 }
 
-// model returns the facts once all files are read.
+// model returns the Model, after all files were read.
 func (g *gguf) model(files int) (m Model, err error) {
 	one := func(key string) int64 {
 		if list := g.numbers[g.arch+"."+key]; len(list) == 1 {
@@ -204,7 +206,8 @@ func (g *gguf) model(files int) (m Model, err error) {
 	if m.Keys, m.Values = all*key, all*value; m.Keys > maxElements || m.Values > maxElements {
 		return m, unknown("a cache of %d elements for each token", m.Keys)
 	}
-	if window := one("attention.sliding_window"); window != 0 { // the names do not show in which layers
+	// The metadata does not state which layers have the window.
+	if window := one("attention.sliding_window"); window != 0 {
 		m.Window = min(max(window, 1), maxContext)
 		m.WindowedKeys, m.WindowedValues, m.Keys, m.Values = m.Keys, m.Values, 0, 0
 	}
@@ -217,7 +220,7 @@ func (g *gguf) model(files int) (m Model, err error) {
 	return m, nil
 }
 
-// heads returns the number of heads of keys in all layers together.
+// heads returns the number of key heads in all layers together.
 func (g *gguf) heads(layers, heads int64) (all int64, err error) {
 	list := g.numbers[g.arch+".attention.head_count_kv"]
 	if len(list) == 0 {
@@ -241,7 +244,7 @@ func (g *gguf) heads(layers, heads int64) (all int64, err error) {
 	return all, nil
 }
 
-// reader reads numbers of the format. After an error, it returns zeros.
+// reader reads numbers and texts of a GGUF header. After an error, it returns zeros.
 type reader struct {
 	in  *bufio.Reader
 	err error
@@ -261,7 +264,7 @@ func (r *reader) bytes(n int) []byte {
 func (r *reader) u32() uint32 { return binary.LittleEndian.Uint32(r.bytes(4)) }
 func (r *reader) u64() uint64 { return binary.LittleEndian.Uint64(r.bytes(8)) }
 
-// integer reads a number of 1, 2, 4 or 8 bytes. One that is no count becomes -1.
+// integer reads a number of 1, 2, 4 or 8 bytes. A number above math.MaxInt64 becomes -1.
 func (r *reader) integer(width int) int64 {
 	clear(r.buf[:])
 	r.bytes(width)

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/engine/memory"
 )
 
-// file is a GGUF in work.
+// file builds a GGUF file.
 type file struct {
 	keys, tensors uint64
 	meta, shapes  bytes.Buffer
@@ -29,7 +29,7 @@ func put(b *bytes.Buffer, values ...any) {
 	}
 }
 
-// set adds a key with a text, a uint32 or a list of them.
+// set adds a metadata key with a text, a uint32 or a list of these.
 func (f *file) set(key string, value any) {
 	f.keys++
 	switch v := value.(type) {
@@ -47,7 +47,7 @@ func (f *file) set(key string, value any) {
 	}
 }
 
-// tensor adds one of a type with so many bytes.
+// tensor adds a tensor of a type (kind) with size bytes.
 func (f *file) tensor(name string, kind uint32, size int, dims ...uint64) {
 	f.tensors++
 	put(&f.shapes, name, uint32(len(dims)), dims, kind, uint64(f.data))
@@ -64,7 +64,8 @@ func (f *file) bytes() []byte {
 	return out.Bytes()
 }
 
-// llama is a model as llama.cpp's converter writes it, with 2 layers and 4 heads of 32.
+// llama returns a model as llama.cpp's converter writes it, with 2 layers and 4 heads of 32
+// elements.
 func llama() *file {
 	f := &file{}
 	f.set("general.architecture", "llama")
@@ -167,7 +168,7 @@ func TestGGUF_AllPartsOfAModelCount(t *testing.T) {
 	}
 }
 
-// A server is not kept from starting for a file that is not understood.
+// For a file that Read does not support, there is no estimate, and so the server may start.
 func TestGGUF_WhatIsNotKnownHasNoEstimate(t *testing.T) {
 	header := func(tensors, keys uint64) []byte {
 		var b bytes.Buffer

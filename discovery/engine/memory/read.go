@@ -10,39 +10,40 @@ import (
 	"strings"
 )
 
-// Model has the facts of a model's files. Numbers are positive and so small that no product of
-// Estimate overflows.
+// Model has the properties of a model that Estimate needs. Its numbers are not negative, and so
+// small that no product in Estimate overflows.
 type Model struct {
-	// Fixed is the size in bytes of weights that an engine loads as they are. Floats is the number
-	// of other weights, which an engine converts to its own type.
+	// Fixed is the size in bytes of the weights that an engine loads without conversion. Floats is
+	// the number of the other weights, which an engine converts to its own data type.
 	Fixed, Floats int64
-	// Embedding is the part of Fixed that llama.cpp keeps in the memory of the machine.
+	// Embedding is the part of Fixed, in bytes, that llama.cpp keeps in main memory.
 	Embedding int64
 	Quantized bool
 	Layers    int64
-	// Keys and Values are the elements of the cache for one token, in all layers that keep the
-	// whole context. Windowed ones are in layers that keep Window tokens alone.
+	// Keys and Values are the numbers of elements in the cache for one token, in all layers whose
+	// cache holds the whole context. WindowedKeys and WindowedValues are the same numbers for the
+	// layers whose cache holds only Window tokens.
 	Keys, Values                 int64
 	WindowedKeys, WindowedValues int64
 	Window                       int64
-	// CacheType is the type of the cache that the model's own files set; "": none.
+	// CacheType is the data type of the cache that the model's files set; "": not set.
 	CacheType string
-	Context   int64 // tokens that an engine uses by itself; 0: not known
+	Context   int64 // the model's context length in tokens; 0: unknown
 }
 
-// Limits of what is read.
+// Limits of the headers that are read, and of the numbers in them.
 const (
 	maxFiles    = 1024
-	maxGGUF     = 64 << 20 // bytes of all headers of a model, which have its vocabulary
+	maxGGUF     = 64 << 20 // bytes of all headers of a GGUF model; they contain the vocabulary
 	maxHeader   = 16 << 20 // bytes of all headers of a model in safetensors
 	maxConfig   = 4 << 20
-	maxTensors  = 1 << 18 // of all files
+	maxTensors  = 1 << 18 // bounds the number of tensors in all files
 	maxLayers   = 1 << 12
 	maxHeads    = 1 << 12
 	maxHead     = 1 << 14
 	maxContext  = 1 << 30
-	maxWeights  = int64(1) << 50 // bytes
-	maxElements = int64(1) << 28 // of a cache for one token
+	maxWeights  = int64(1) << 50 // bounds the size of all weights, in bytes
+	maxElements = int64(1) << 28 // bounds the elements of the cache for one token
 )
 
 var errUnknown = errors.New("the memory of this model is not known")
@@ -51,7 +52,7 @@ func unknown(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errUnknown, fmt.Sprintf(format, args...))
 }
 
-// Read reads the facts of a model: a file in GGUF, or a folder with safetensors.
+// Read reads the properties of a model from a GGUF file, or from a folder with safetensors.
 func Read(path string) (Model, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -73,9 +74,9 @@ func Read(path string) (Model, error) {
 	return g.model(len(parts))
 }
 
-// open calls read with a regular file and its size.
+// open opens a regular file, and calls read with the file and its size. It rejects other files.
 func open(path string, read func(f io.Reader, size int64) error) error {
-	info, err := os.Stat(path) // a named pipe would block when it is opened
+	info, err := os.Stat(path) // checked first, because opening a named pipe blocks
 	if err != nil {
 		return err
 	}
@@ -93,7 +94,8 @@ func open(path string, read func(f io.Reader, size int64) error) error {
 	return read(f, info.Size())
 }
 
-// shards lists the files of a model in GGUF: NAME-00001-of-00003.gguf has two more.
+// shards returns all files of a GGUF model, from the path of the first. For
+// NAME-00001-of-00003.gguf, it returns three files.
 func shards(path string) ([]string, error) {
 	stem, ok := strings.CutSuffix(path, ".gguf")
 	const form = "-00001-of-00003"
@@ -115,7 +117,8 @@ func shards(path string) ([]string, error) {
 	return out, nil
 }
 
-// readFolder reads a folder as Hugging Face's models have it.
+// readFolder reads the properties of a model from a folder with the layout of Hugging Face's
+// models.
 func readFolder(dir string) (m Model, err error) {
 	var c config
 	for _, file := range []struct {
@@ -146,8 +149,8 @@ func readFolder(dir string) (m Model, err error) {
 	return m, s.sum(&m, c.Tied == nil || *c.Tied)
 }
 
-// weightFiles lists the files with weights. A folder may have them once more in Mistral's own
-// format, as consolidated.safetensors.
+// weightFiles returns the names of the files with weights. It omits consolidated.safetensors, in
+// which some folders have the same weights again in Mistral's own format.
 func weightFiles(dir string) (names []string, err error) {
 	f, err := os.Open(dir)
 	if err != nil {

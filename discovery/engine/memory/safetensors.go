@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// safetensors collects the tensors of files in this format: the length of the header in 8 bytes,
-// the header as JSON, and the data (https://huggingface.co/docs/safetensors).
+// safetensors collects the tensors' sizes from the headers of safetensors files. A file has the
+// length of the header in 8 bytes, the header as JSON, and the data
+// (https://huggingface.co/docs/safetensors).
 type safetensors struct {
 	left  int64 // bytes of headers that may still be read
 	bytes map[string]tensor
@@ -23,7 +24,8 @@ type tensor struct {
 
 func (t tensor) size() int64 { return t.Offsets[1] - t.Offsets[0] }
 
-// floats has the sizes of elements that an engine converts to its own type.
+// floats has the data types that an engine converts to its own type, with the size of an element in
+// bytes.
 var floats = map[string]int64{"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 
 // read adds the tensors of a file.
@@ -67,13 +69,13 @@ func (s *safetensors) read(f io.Reader, size int64) error {
 
 var layer = regexp.MustCompile(`\.layers\.([0-9]{1,9})\.`)
 
-// sum adds up the weights that every engine loads.
+// sum adds the weights that every engine loads to m.
 func (s *safetensors) sum(m *Model, tied bool) error {
 	for name, t := range s.bytes {
 		match := layer.FindStringSubmatch(name)
 		if match != nil {
 			if n, err := strconv.ParseInt(match[1], 10, 64); err != nil || n >= m.Layers {
-				continue // predicts further tokens
+				continue // an extra layer that predicts further tokens
 			}
 		}
 		switch {

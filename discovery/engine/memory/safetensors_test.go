@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/engine/memory"
 )
 
-// tensors makes a file of names with types and bytes.
+// tensors returns a safetensors file. all has, for each tensor, its type and size in bytes.
 func tensors(t testing.TB, all map[string]any) []byte {
 	t.Helper()
 	header, at := map[string]any{"__metadata__": map[string]string{"format": "pt"}}, int64(0)
@@ -32,7 +32,7 @@ func tensors(t testing.TB, all map[string]any) []byte {
 
 func typed(kind string, bytes int) [2]any { return [2]any{kind, bytes} }
 
-// folder writes a model as Hugging Face's have it.
+// folder writes a model with the layout of Hugging Face's models, and returns its folder.
 func folder(t testing.TB, config map[string]any, files map[string][]byte) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -69,7 +69,7 @@ func weights(t testing.TB) map[string][]byte {
 	}
 }
 
-// The fixed tensor, and the others in 16 bits.
+// all is the size of the weights: the tensor of fixed type, and the other tensors in 16 bits.
 const all = 800 + 4000 + 400 + 4000
 
 func TestSafetensors_WeightsAndCacheAreWhatEveryEngineLoads(t *testing.T) {

@@ -14,28 +14,31 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// listenAll is ${host} in a pod: other pods connect to it.
+// listenAll is the value of ${host} in a pod. The server listens on all addresses, because other
+// pods connect to it.
 const listenAll = "0.0.0.0"
 
-// Values returns the values of a template's paths in a pod.
+// Values returns v with the values that differ in a pod: the host, the port, and no replica number.
 func (t *Template) Values(v commandline.Values) commandline.Values {
 	v.Pod, v.Host, v.Port = true, listenAll, strconv.Itoa(int(t.port))
 	return v
 }
 
-// Server has the fields of one model server that its template does not decide.
+// Server has the parts of a model server's pod that do not come from the template.
 type Server struct {
-	Values commandline.Values // of Template.Values
-	Image  string             // if the template has none
-	// Base are arguments of process, if the template has none. Args follow them.
+	Values commandline.Values // from Template.Values
+	Image  string             // used if the template has no image
+	// Base are the arguments from deployTemplate.process. They are used if the template has no
+	// arguments. Args follow the arguments of the template or of Base.
 	Base, Args []string
 	Process    *v1alpha1.ProcessTemplate
-	Env        []corev1.EnvVar // in place of variables with the same names
+	Env        []corev1.EnvVar // replaces variables of the template with the same names
 	Resources  corev1.ResourceRequirements
 	Labels     map[string]string
 }
 
-// Render returns the template of a server's pods. The fields of its findings begin with kubernetes.
+// Render returns the PodTemplateSpec for a server. The fields of its findings begin with
+// "kubernetes".
 func (t *Template) Render(s Server) (*corev1.PodTemplateSpec, []report.Finding) {
 	pod, found := t.expand(s.Values)
 	if len(found) > 0 {
@@ -87,8 +90,8 @@ func override(list, by corev1.ResourceList) corev1.ResourceList {
 
 const probePeriod = 5 // seconds
 
-// probes adds the checks that a container lacks. No probe ends a server that serves: one that is
-// busy with long prompts answers late.
+// probes adds the startup and readiness probes that a container lacks. It adds no liveness probe,
+// because a server that is busy with long prompts responds late, and must not be restarted.
 func probes(c *corev1.Container, p *v1alpha1.ProcessTemplate) {
 	check := func() corev1.ProbeHandler {
 		return corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: p.Ready, Port: intstr.FromString(portName)}}
@@ -103,7 +106,8 @@ func probes(c *corev1.Container, p *v1alpha1.ProcessTemplate) {
 	}
 }
 
-// decode decodes a pod template as an API server does that denies unknown and repeated fields.
+// decode decodes a pod template strictly, like an API server: unknown and duplicate fields are
+// errors.
 func decode(raw []byte) (*corev1.PodTemplateSpec, []report.Finding) {
 	pod := &corev1.PodTemplateSpec{}
 	strict, err := kjson.UnmarshalStrict(raw, pod)

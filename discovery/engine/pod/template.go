@@ -21,23 +21,23 @@ import (
 )
 
 const (
-	container   = "engine"     // the container that is the model server
-	portName    = "http"       // its port
-	defaultPort = 8000         // of that port
-	maxTemplate = 256 << 10    // bytes
-	portValue   = "${port}"    // a text that may stand for an integer
-	field       = "kubernetes" // of a deployTemplate
+	container   = "engine"     // name of the model server's container
+	portName    = "http"       // name of the container's port
+	defaultPort = 8000         // number of the port, if the template has none
+	maxTemplate = 256 << 10    // bounds the size of a template, in bytes
+	portValue   = "${port}"    // the only text that may replace an integer
+	field       = "kubernetes" // the field of a deployTemplate
 )
 
-// Template is a parsed template of pods.
+// Template is a parsed deployTemplate.kubernetes.
 type Template struct {
 	tree any
 	port int32
-	args []string // of the container; nil: the ones of process
+	args []string // of the container; nil: the arguments of deployTemplate.process are used
 }
 
-// Parse parses the template of a version of an Engine, which has one. The fields of its findings
-// begin with kubernetes.
+// Parse parses deployTemplate.kubernetes of an Engine's version. The fields of its findings begin
+// with "kubernetes".
 func Parse(raw []byte) (*Template, []report.Finding) {
 	if len(raw) > maxTemplate {
 		return nil, []report.Finding{mistake(field, fmt.Sprintf("has %d bytes, more than %d", len(raw), maxTemplate),
@@ -91,15 +91,16 @@ func engineOf(pod *corev1.PodTemplateSpec) *corev1.Container {
 // Port returns the port at which the model server listens.
 func (t *Template) Port() uint16 { return uint16(t.port) }
 
-// Args reports whether the template has the arguments, in place of the ones of process.
+// Args reports whether the template has arguments, which replace the arguments of
+// deployTemplate.process.
 func (t *Template) Args() bool { return t.args != nil }
 
-// Reserved lists the normalized names of arguments that the template sets.
+// Reserved returns the normalized names of the arguments that the template sets.
 func (t *Template) Reserved() []string {
 	return commandline.Reserved(&v1alpha1.ProcessTemplate{Args: t.args})
 }
 
-// expand replaces the paths in all texts, and decodes the result.
+// expand replaces each ${path} in the template's texts, and decodes the result.
 func (t *Template) expand(values commandline.Values) (*corev1.PodTemplateSpec, []report.Finding) {
 	e := expander{plain: values, literal: literal(values)}
 	tree := e.node(reflect.TypeFor[corev1.PodTemplateSpec](), t.tree, field, e.plain)
@@ -107,13 +108,13 @@ func (t *Template) expand(values commandline.Values) (*corev1.PodTemplateSpec, [
 		return nil, e.found
 	}
 	raw, err := json.Marshal(tree)
-	if err != nil { // it comes from JSON
+	if err != nil { // not expected, because the tree was parsed from JSON
 		return nil, []report.Finding{mistake(field, err.Error(), "correct it")}
 	}
 	return decode(raw)
 }
 
-// literal returns values that a kubelet leaves as they are.
+// literal returns v with Literal applied to each value.
 func literal(v commandline.Values) commandline.Values {
 	for _, text := range []*string{&v.Host, &v.Port, &v.Namespace, &v.Deployment, &v.Replica, &v.ModelName,
 		&v.ModelFile, &v.ServedName} {
@@ -122,11 +123,11 @@ func literal(v commandline.Values) commandline.Values {
 	return v
 }
 
-// Literal returns a text of a command, an argument or an environment variable that a kubelet leaves
-// as it is.
+// Literal escapes a text for the command, an argument or an environment variable of a container, so
+// that the kubelet replaces nothing in it.
 func Literal(text string) string { return strings.ReplaceAll(text, "$", "$$") }
 
-// expander walks a template along the types of a pod.
+// expander walks through a template together with the Go types of a pod, and expands its texts.
 type expander struct {
 	plain, literal commandline.Values
 	found          []report.Finding
@@ -186,7 +187,7 @@ func (e *expander) node(t reflect.Type, node any, field string, values commandli
 	return e.mistake(field, "has another kind", "write "+kindOf(t))
 }
 
-// scalar decodes a value, which may have a form of its own, such as a quantity.
+// scalar checks that a value has type t. The type may have its own JSON form, such as a quantity.
 func (e *expander) scalar(t reflect.Type, node any, field string) any {
 	raw, err := json.Marshal(node)
 	if err == nil {
@@ -243,7 +244,7 @@ func (e *expander) object(t reflect.Type, object map[string]any, field string, v
 	return out
 }
 
-// fieldsOf returns the types of a struct's fields by their names in JSON.
+// fieldsOf returns the types of a struct's fields, by their JSON names.
 func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	out := map[string]reflect.Type{}
 	for i := range t.NumField() {
@@ -263,7 +264,7 @@ func mistake(field, problem, fix string) report.Finding {
 	return report.Finding{Severity: report.Error, Field: field, Problem: problem, Fix: fix}
 }
 
-// Check returns the mistakes in the templates of an Engine's pods.
+// Check returns the mistakes in deployTemplate.kubernetes of an Engine's versions.
 func Check(e *v1alpha1.Engine) (out []report.Finding) {
 	for i := range e.Spec.Versions {
 		v := &e.Spec.Versions[i]
@@ -283,7 +284,8 @@ func Check(e *v1alpha1.Engine) (out []report.Finding) {
 	return out
 }
 
-// check reports what pods lack, and what they take from process although it is for processes alone.
+// check reports a missing image, and arguments that pods take from deployTemplate.process although
+// they contain a path that has no value in a pod.
 func (t *Template) check(v *v1alpha1.EngineVersion) (out []report.Finding) {
 	p := &v.DeployTemplate.Process
 	values := commandline.Values{Pod: true}
@@ -301,7 +303,7 @@ func (t *Template) check(v *v1alpha1.EngineVersion) (out []report.Finding) {
 	for _, place := range slices.Sorted(maps.Keys(texts)) {
 		_, err := values.Expand(texts[place])
 		_, process := (commandline.Values{}).Expand(texts[place])
-		if err != nil && process == nil { // else the finding is about process
+		if err != nil && process == nil { // the path is valid in process, but not in a pod
 			out = append(out, mistake(field, "takes "+place+" from process, and in a pod "+err.Error(),
 				"write args of the container "+container))
 		}

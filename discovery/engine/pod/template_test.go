@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// version has a template of pods in YAML.
+// version returns an EngineVersion with this deployTemplate.kubernetes in YAML.
 func version(t testing.TB, text string) v1alpha1.EngineVersion {
 	t.Helper()
 	raw, err := yaml.YAMLToJSON([]byte(text))
@@ -129,7 +129,8 @@ spec:
 	}
 }
 
-// shape has the names of fields and the lengths of lists, without texts.
+// shape returns the structure of a template: the names of fields and the lengths of lists, without
+// texts.
 func shape(node any) any {
 	switch node := node.(type) {
 	case map[string]any:
@@ -173,7 +174,7 @@ func FuzzTemplate_NoValueChangesTheStructure(f *testing.F) {
 			got, _ := template.Render(pod.Server{Values: template.Values(commandline.Values{ModelName: v, ServedName: v,
 				Namespace: v, Deployment: v}), Args: []string{v}, Process: &v1alpha1.ProcessTemplate{Ready: "/"}})
 			if got == nil {
-				return // a quantity, for example
+				return // a type with its own JSON form, such as a quantity
 			}
 			out, err := json.Marshal(got)
 			if err != nil {

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// generator makes values for one rule: of the types in the rule's schema, with the fields that the
-// rule names more often than others, and with the texts and numbers in the rule.
+// generator makes random values for one CEL rule. They have the types in the rule's schema. Fields,
+// texts and numbers that occur in the rule are more frequent than others.
 type generator struct {
 	rnd     *rand.Rand
 	rule    string
@@ -24,7 +24,8 @@ type generator struct {
 var (
 	textLiteral   = regexp.MustCompile(`'([^']*)'|"([^"]*)"`)
 	numberLiteral = regexp.MustCompile(`\b\d+\b`)
-	// usualTexts are values for the patterns in the rules of the Gateway API and of our own kinds.
+	// usualTexts are texts that match, or nearly match, the patterns in the rules of the Gateway
+	// API and of Penstock's own kinds.
 	usualTexts = []string{
 		"", "x", "y", "*", "/", "/v1/chat", "//", "/a/./b", "/a/%2f", "/a?b", "example.com", "*.example.com",
 		"http://example.com", "https://*.example.com",
@@ -45,7 +46,7 @@ func newGenerator(rule string, s *structural.Structural) *generator {
 	for _, m := range numberLiteral.FindAllString(rule, -1) {
 		n, err := strconv.ParseInt(m, 10, 64)
 		if err != nil {
-			continue // more digits than any value has
+			continue // the number in the rule is too large
 		}
 		g.numbers = append(slices.Clip(g.numbers), n-1, n, n+1)
 		if n > 1 && n < 10_000 {
@@ -56,8 +57,8 @@ func newGenerator(rule string, s *structural.Structural) *generator {
 	return g
 }
 
-// enums collects the texts that a schema allows anywhere: a rule may compare one field with
-// another's.
+// enums adds to out all enum values anywhere in a schema, because a rule may compare a field with
+// the value of another field.
 func enums(s *structural.Structural, out []string) []string {
 	if s == nil {
 		return out
@@ -85,7 +86,7 @@ func sortedProperties(s *structural.Structural) []string {
 	return names
 }
 
-// text makes a string; half of them occur in the rule.
+// text returns a random text. Half of the texts occur in the rule.
 func (g *generator) text() string {
 	if g.rnd.IntN(2) == 0 {
 		return pick(g, g.own)
@@ -143,11 +144,11 @@ func (g *generator) object(s *structural.Structural) map[string]any {
 	return out
 }
 
-// longestList bounds lists: rules that compare all items with all others take time with the square
-// of it.
+// longestList bounds the length of lists, because a rule that compares each item with all others
+// takes quadratic time.
 const longestList = 66
 
-// list makes up to four items, some of which are alike, and now and then a long list.
+// list returns a list of up to four items, some of which are equal or, now and then, a long list.
 func (g *generator) list(s *structural.Structural) []any {
 	n := g.rnd.IntN(5)
 	if g.rnd.IntN(30) == 0 {

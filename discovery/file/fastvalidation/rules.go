@@ -38,8 +38,8 @@ func NewCompiler() (*Compiler, error) {
 
 type rule struct {
 	program cel.Program
-	// escaped is set if the rule has escaped field names, such as __namespace__. It is the schema
-	// of the value.
+	// escaped is the schema of the value, if the rule has escaped field names such as
+	// __namespace__; otherwise nil.
 	escaped *structural.Structural
 }
 
@@ -50,8 +50,9 @@ var (
 		"__import__": true, "__function__": true}
 )
 
-// compileRule returns a nil rule for a transition rule, which does not apply to new objects. It
-// returns false for an unsupported rule.
+// compileRule compiles a CEL rule of schema s. It returns a nil rule for a transition rule
+// (oldSelf), because such a rule does not apply to new objects. It returns false for an unsupported
+// rule.
 func (c *Compiler) compileRule(r apiextensionsv1.ValidationRule, s *structural.Structural) (*rule, bool) {
 	if strings.Contains(r.Rule, "oldSelf") {
 		return nil, r.OptionalOldSelf == nil || !*r.OptionalOldSelf

@@ -18,20 +18,20 @@ import (
 )
 
 const (
-	// minCases and maxCases bound how many values are generated for one rule. After minCases the
-	// search ends when it has found an accepted and a rejected value.
+	// minCases and maxCases bound how many values are generated for one rule. After minCases, the
+	// generation ends once the rule has accepted one value and rejected another.
 	minCases = 40
 	maxCases = 20_000
 )
 
-// oneDirection lists rules that no new object can violate, with the reason.
+// oneDirection has the rules that no new object can violate, with the reason for each.
 var oneDirection = map[string]string{
 	"self == oldSelf": "a transition rule: it applies to updates, and objects in files are always new",
 }
 
-// An invalid object on the fast path would have no finding and break its readers. Each rule of each
-// version of each CRD is evaluated here and by apiextensions, in isolation, and must both accept
-// and reject some value.
+// fastvalidation must accept no invalid object. The test evaluates each rule of each version of
+// each CRD in isolation, by fastvalidation and by apiextensions, and compares the results. Each
+// rule must accept some value and reject another.
 func TestCEL_EveryRuleAcceptsAndRejects(t *testing.T) {
 	compiler, err := NewCompiler()
 	if err != nil {
@@ -53,7 +53,7 @@ func TestCEL_EveryRuleAcceptsAndRejects(t *testing.T) {
 					rules++
 					same := func(n *structural.Structural) bool { return reflect.DeepEqual(n, node) }
 					if slices.ContainsFunc(checked[rule.Rule], same) {
-						return // the same schema in another version, or at another place
+						return // checked before, for another version or another field
 					}
 					checked[rule.Rule] = append(checked[rule.Rule], node)
 					name := fmt.Sprintf("%s %s %s: %s", f.Plural, v.Name, path, rule.Rule)
@@ -104,7 +104,7 @@ func checkRule(t *testing.T, compiler *Compiler, name string, root bool, node *s
 	}
 }
 
-// violated returns true if a rule evaluated to false, rather than failed to evaluate.
+// violated reports whether a rule evaluated to false. It returns false if the evaluation failed.
 func violated(errs field.ErrorList) bool {
 	for _, e := range errs {
 		if !strings.Contains(e.Detail, "rule evaluation error") && !strings.Contains(e.Detail, "no such key") {
@@ -146,7 +146,7 @@ func walkRules(s *structural.Structural, path string,
 	}
 }
 
-// bare copies a schema with its types alone, so that only the rule under test decides.
+// bare copies only the types of a schema, so that the result depends only on the rule under test.
 func bare(s *structural.Structural) *structural.Structural {
 	if s == nil {
 		return nil

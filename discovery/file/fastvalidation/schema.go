@@ -12,7 +12,7 @@ import (
 	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 )
 
-// Schema is one compiled structural schema.
+// Schema is a compiled structural schema with its CEL rules.
 type Schema struct {
 	unsupported   bool
 	unknownFields bool // fields that are not in the schema are kept
@@ -24,7 +24,7 @@ type Schema struct {
 	values        *Schema
 	limits        *structural.ValueValidation
 	pattern       *regexp.Regexp
-	listKeys      []string // the keys of a list of type map; one key "" for a set
+	listKeys      []string // keys of a list with x-kubernetes-list-type map; one key "" for a set
 	rules         []rule
 }
 
@@ -87,7 +87,7 @@ func (sc *Schema) Valid(v any) bool {
 		return false
 	}
 	if v == nil {
-		return false // CEL has special rules for null: leave it to the libraries
+		return false // CEL has special rules for null, so the libraries decide
 	}
 	if sc.unknownFields {
 		_, object := v.(map[string]any)
@@ -210,8 +210,8 @@ func (sc *Schema) validString(s string) bool {
 	return len(l.Enum) == 0 || slices.ContainsFunc(l.Enum, func(e structural.JSON) bool { return e.Object == s })
 }
 
-// instant accepts only the form that an API server writes. The libraries decide about other forms
-// of RFC 3339.
+// instant reports whether s is a time in the form that an API server writes. For other forms of RFC
+// 3339 it returns false, and the libraries decide.
 func instant(s string) bool {
 	_, err := time.Parse(time.RFC3339, s)
 	return err == nil && len(s) == len("2006-01-02T15:04:05Z")

@@ -17,7 +17,7 @@ import (
 // GatewayGroup is the API group of Gateway API.
 const GatewayGroup = "gateway.networking.k8s.io"
 
-// Rig is a kube.Source that follows a Server into a store until its test ends.
+// Rig runs a kube.Source that reads a Server's objects into a store, until its test ends.
 type Rig struct {
 	testing.TB
 	API    *Server
@@ -53,7 +53,7 @@ func Follow(t testing.TB, prepare func(*Server), namespaces ...string) *Rig {
 	return r
 }
 
-// Synced waits for the first sync.
+// Synced waits until the Source has read all installed kinds once.
 func (r *Rig) Synced() *Rig {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(r.Context(), poll.Limit)
@@ -71,7 +71,8 @@ func (r *Rig) Reports() string {
 	return fmt.Sprint(r.reported)
 }
 
-// Eventually waits until missing returns "". Other results describe the missing objects.
+// Eventually waits until missing returns "". Otherwise missing returns a description of the missing
+// objects.
 func (r *Rig) Eventually(missing func() string) {
 	r.Helper()
 	poll.NoError(r, "the API server or the store has it", poll.Limit, func() error {

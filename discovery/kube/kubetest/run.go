@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Run runs f until the test ends. The test fails if f returns earlier.
+// Run runs f until the test ends, then cancels f's context. The test fails if f returns an error
+// other than this cancellation.
 func Run(t testing.TB, f func(context.Context) error) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())

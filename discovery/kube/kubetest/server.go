@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Object is a decoded JSON object.
+// Object is a Kubernetes object, decoded from JSON.
 type Object = map[string]any
 
 // Server is the API server. Safe for concurrent use.
@@ -28,11 +28,11 @@ type Server struct {
 
 	mu      sync.Mutex
 	version int
-	objects map[string]map[string]Object // resource path without namespace -> id -> object
+	objects map[string]map[string]Object // by resource path without namespace, then by id
 	watches map[*watch]struct{}
 	fail    func(method, path string) int
 	rejects func(resource string, obj Object) string
-	asked   []string // "METHOD path?query", in order
+	asked   []string // received requests, "METHOD path?query", in order
 }
 
 type watch struct {
@@ -55,15 +55,16 @@ func New(t testing.TB) *Server {
 // Config returns the client configuration of the server.
 func (s *Server) Config() *rest.Config { return &rest.Config{Host: s.http.URL} }
 
-// Fail makes requests fail for which f returns an HTTP status other than 0. A nil f ends this.
+// Fail sets a function that makes requests fail: the server responds with the HTTP status that f
+// returns, unless it is 0. A nil f makes no request fail.
 func (s *Server) Fail(f func(method, path string) int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fail = f
 }
 
-// Reject makes the server answer 422 to a write if f returns a problem with the resulting object.
-// resource is the plural name of the object's kind.
+// Reject sets a function that validates writes: if f returns a problem with the resulting object,
+// the server responds with status 422. resource is the plural name of the object's kind.
 func (s *Server) Reject(f func(resource string, obj Object) (problem string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,7 +194,7 @@ func (w *watch) matches(obj Object) bool {
 }
 
 func line(event string, obj Object) []byte {
-	raw, _ := json.Marshal(Object{"type": event, "object": obj}) // never fails: it was JSON
+	raw, _ := json.Marshal(Object{"type": event, "object": obj}) // cannot fail: obj was JSON
 	return append(raw, '\n')
 }
 
@@ -266,7 +267,7 @@ func answer(w http.ResponseWriter, code int, obj Object) {
 	_ = json.NewEncoder(w).Encode(obj) // fails only if the client is gone
 }
 
-// matching returns the objects that a watch selects, sorted. The caller holds mu.
+// matching returns the objects that a watch selects, sorted by id. The caller holds mu.
 func (s *Server) matching(w *watch) (out []any) {
 	for _, id := range slices.Sorted(maps.Keys(s.objects[w.resource])) {
 		if obj := s.objects[w.resource][id]; w.matches(obj) {
@@ -299,8 +300,8 @@ func (s *Server) list(w http.ResponseWriter, selection *watch) {
 			"metadata": Object{"resourceVersion": strconv.Itoa(s.version)}})
 }
 
-// watch serves a watch without history: a client that names an older version receives 410 Gone and
-// lists again.
+// watch serves a watch. The server keeps no history: a client that requests events from an older
+// resource version receives 410 Gone, and must list again.
 func (s *Server) watch(w http.ResponseWriter, hr *http.Request, opened *watch, initial bool) {
 	w.Header().Set("Content-Type", "application/json")
 	flush := w.(http.Flusher)
@@ -467,13 +468,13 @@ func id(obj Object) string {
 }
 
 func clone(obj Object) (out Object) {
-	raw, _ := json.Marshal(obj) // never fails: it was JSON
+	raw, _ := json.Marshal(obj) // cannot fail: obj was JSON
 	_ = json.Unmarshal(raw, &out)
 	return out
 }
 
 func same(a, b any) bool {
-	x, _ := json.Marshal(a) // never fails: a and b were JSON
+	x, _ := json.Marshal(a) // cannot fail: a and b were JSON
 	y, _ := json.Marshal(b)
 	return string(x) == string(y)
 }

@@ -23,7 +23,7 @@ import (
 const database = 1_500_000
 
 // Strict makes the server reject each status that the CRDs in manifests do not allow, and each
-// object that is too large for its database.
+// object that would be too large for etcd, the database of a real API server.
 func (s *Server) Strict(t testing.TB) {
 	validators := map[string]func(Object) field.ErrorList{}
 	files, err := manifests.CRDs()
@@ -36,7 +36,7 @@ func (s *Server) Strict(t testing.TB) {
 		}
 	}
 	s.Reject(func(resource string, obj Object) string {
-		raw, _ := json.Marshal(obj) // never fails: it was JSON
+		raw, _ := json.Marshal(obj) // cannot fail: obj was JSON
 		if len(raw) > database {
 			return "etcdserver: request is too large"
 		}
@@ -70,13 +70,13 @@ func validator(t testing.TB, f manifests.File) func(Object) field.ErrorList {
 	}
 	rules := cel.NewValidator(shape, true, celconfig.PerCallLimit)
 	return func(obj Object) field.ErrorList {
-		raw, _ := json.Marshal(Object{"status": obj["status"]}) // never fails: it was JSON
+		raw, _ := json.Marshal(Object{"status": obj["status"]}) // cannot fail: obj was JSON
 		var status map[string]any
 		if err := utiljson.Unmarshal(raw, &status); err != nil { // keeps whole numbers as integers
 			return field.ErrorList{field.InternalError(nil, err)}
 		}
 		errs := validation.ValidateCustomResource(nil, status, values)
-		// the value has only a status
+		// The validated value has only a status, so errors about a missing spec do not count.
 		errs = slices.DeleteFunc(errs, func(e *field.Error) bool { return strings.HasPrefix(e.Field, "spec") })
 		errs = append(errs, listtype.ValidateListSetsAndMaps(nil, shape, status)...)
 		if len(errs) == 0 {

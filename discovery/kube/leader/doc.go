@@ -2,7 +2,7 @@
 // statuses (discovery/status/kubestatus) and the fleets of Gateways (xds/fleet). Every process
 // serves xDS.
 //
-// Invariants: the context of the leading function ends before another process may lead. Any
-// response of the API server, even an error, sets LastContact, so that a process can detect that it
-// is cut off.
+// Invariants: the context of the leading function ends before another process may lead. LastContact
+// is the time of the API server's last response, so that a process can detect that it is cut off
+// from the API server.
 package leader

@@ -18,8 +18,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// The Lease of a leader that has failed expires after leaseDuration. A leader that cannot renew
-// stops leading after renewDeadline. Every process reads the Lease each retryPeriod.
+// If a leader fails, its Lease expires after leaseDuration. A leader that cannot renew the Lease
+// stops leading after renewDeadline. Each process reads the Lease every retryPeriod.
 const (
 	leaseDuration = 10 * time.Second
 	renewDeadline = 7 * time.Second
@@ -31,18 +31,18 @@ type Config struct {
 	REST      *rest.Config
 	Namespace string       // of the Lease
 	Name      string       // of the Lease
-	Identity  string       // unique
+	Identity  string       // name of this process, unique
 	Log       *slog.Logger // nil: slog.Default
 }
 
-// Elector takes part in the election.
+// Elector makes this process take part in the election of a leader, while Run runs.
 type Elector struct {
 	cfg     Config
 	lock    *heartbeat
 	leading atomic.Bool
 }
 
-// New makes an Elector, which takes part in the election during Run.
+// New makes an Elector. It takes part in the election only during Run.
 func New(cfg Config) (*Elector, error) {
 	if cfg.REST == nil || cfg.Namespace == "" || cfg.Name == "" || cfg.Identity == "" {
 		return nil, errors.New("leader election: API server, namespace, name or identity is missing")
@@ -53,7 +53,7 @@ func New(cfg Config) (*Elector, error) {
 	rc := rest.CopyConfig(cfg.REST)
 	rc.QPS = -1
 	rc.ContentType = runtime.ContentTypeJSON // JSON as in all other writes
-	rc.Timeout = renewDeadline / 2           // leaves time for another request
+	rc.Timeout = renewDeadline / 2           // leaves time for a second attempt
 	client, err := coordinationv1.NewForConfig(rc)
 	if err != nil {
 		return nil, fmt.Errorf("leader election: %w", err)
@@ -68,8 +68,8 @@ func New(cfg Config) (*Elector, error) {
 // Leading reports whether this process leads.
 func (l *Elector) Leading() bool { return l.leading.Load() }
 
-// LastContact returns when the API server last answered. While Run runs in a connected process,
-// this is at most two seconds ago.
+// LastContact returns when the API server last responded; zero: never. While Run runs and the API
+// server responds, LastContact is about two seconds ago at most.
 func (l *Elector) LastContact() time.Time {
 	if at := l.lock.contact.Load(); at != nil {
 		return *at
@@ -77,8 +77,8 @@ func (l *Elector) LastContact() time.Time {
 	return time.Time{}
 }
 
-// Run calls lead each time that this process becomes the leader, until ctx ends or lead fails. The
-// context of lead ends before another process may lead.
+// Run takes part in the election until ctx ends or lead fails. It calls lead each time that this
+// process becomes the leader. The context of lead ends before another process may lead.
 func (l *Elector) Run(ctx context.Context, lead func(context.Context) error) error {
 	for ctx.Err() == nil {
 		var failed error
@@ -116,7 +116,7 @@ func (l *Elector) Run(ctx context.Context, lead func(context.Context) error) err
 		elector.Run(term)
 		end()
 		if l.lock.held.Load() {
-			<-ended // OnStartedLeading has its own goroutine, which may start late
+			<-ended // OnStartedLeading may not have run yet
 		}
 		if failed != nil {
 			return failed
@@ -127,12 +127,12 @@ func (l *Elector) Run(ctx context.Context, lead func(context.Context) error) err
 
 type heartbeat struct {
 	resourcelock.Interface
-	contact atomic.Pointer[time.Time] // with a monotonic reading, because the clock may be adjusted
+	contact atomic.Pointer[time.Time] // has a monotonic reading: the clock may be adjusted
 	held    atomic.Bool               // the Lease was acquired since held was last reset
 }
 
 func (h *heartbeat) note(err error) error {
-	// An error response also proves contact.
+	// An error response of the API server also proves contact.
 	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) ||
 		apierrors.IsForbidden(err) {
 		now := time.Now()

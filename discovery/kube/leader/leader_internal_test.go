@@ -21,14 +21,14 @@ type lease struct {
 	record  *resourcelock.LeaderElectionRecord
 }
 
-// lock is one elector's access to a lease. It implements resourcelock.Interface.
+// lock is an Elector's access to the Lease. It implements resourcelock.Interface.
 type lock struct {
 	lease    *lease
 	identity string
 	seen     int
 
 	mu  sync.Mutex
-	err error // error of all requests; nil: they succeed
+	err error // the error of each request; nil: requests succeed
 }
 
 var leases = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
@@ -86,7 +86,7 @@ func (l *lock) RecordEvent(string) {}
 func (l *lock) Identity() string   { return l.identity }
 func (l *lock) Describe() string   { return "penstock" }
 
-// process is a running elector, with what it does while it leads.
+// process is a running Elector.
 type process struct {
 	*Elector
 	lock *lock
@@ -146,7 +146,7 @@ func run(t *testing.T, l *lease, identity string, lead func(context.Context) err
 }
 
 func after(d time.Duration) {
-	time.Sleep(d) // of the bubble
+	time.Sleep(d) // virtual time, in a synctest bubble
 	synctest.Wait()
 }
 
@@ -161,7 +161,7 @@ func TestLease_AnotherProcessLeadsOnlyAfterTheLeaderStopped(t *testing.T) {
 		if got := led.follow(t); len(got) != 1 || !a.Leading() || b.Leading() {
 			t.Fatalf("leaders so far: got %v, want a alone", got)
 		}
-		a.stop() // an orderly end releases the Lease
+		a.stop() // a process that ends by itself releases the Lease
 		if err := <-a.done; !errors.Is(err, context.Canceled) {
 			t.Errorf("Run of a process that ends: %v, want %v", err, context.Canceled)
 		}
@@ -184,8 +184,8 @@ func TestLease_LeaderWithoutContactStopsBeforeAnotherProcessLeads(t *testing.T) 
 		after(time.Minute)
 		cut := time.Now()
 		a.lock.fail(errors.New("connection refused"))
-		// client-go tries every 1 to 2.2 periods: once to read the last renewal, and once after its
-		// expiry
+		// client-go tries every 1 to 2.2 periods. b reads the last renewal at one attempt, and
+		// acquires the expired Lease at a later attempt.
 		after(leaseDuration + 5*retryPeriod)
 		if got := led.follow(t); len(got) != 2 || got[1] != "b" || a.Leading() {
 			t.Fatalf("leaders after the first one was cut off: got %v, want two, of which b leads", got)
@@ -194,7 +194,7 @@ func TestLease_LeaderWithoutContactStopsBeforeAnotherProcessLeads(t *testing.T) 
 			t.Errorf("last contact of the process that is cut off %v, want before %v; of the other one %v, want after",
 				a.LastContact(), cut, b.LastContact())
 		}
-		a.lock.fail(nil) // it takes part again, but does not lead
+		a.lock.fail(nil) // a takes part again, but does not lead
 		after(time.Minute)
 		if got := led.follow(t); len(got) != 2 || !a.LastContact().After(cut) {
 			t.Errorf("leaders after the first one is back: got %v, want two; its last contact is %v, want after %v",

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Reached returns the addresses that a Gateway's status has or will get. port maps a port of the
-// Gateway's proxies to the port at these addresses; 0: no Service exposes it yet.
+// Reached returns the addresses that a Gateway's status has or will get. port maps a port at which
+// the Gateway's proxies listen to the port at these addresses; 0: no Service exposes the port yet.
 func (w *Writer) Reached(r store.Reader, ref report.Ref) (addresses []string, port func(bound uint16) uint16) {
 	gw, ok := store.Gateways.Get(r, ref.Key())
 	if !ok {
@@ -36,8 +36,8 @@ func (w *Writer) Reached(r store.Reader, ref report.Ref) (addresses []string, po
 	return addresses, func(bound uint16) uint16 { return exposed(services, bound, atNodes) }
 }
 
-// exposed returns the port at which the Services expose a port of the proxies. Without a Service it
-// is the same port.
+// exposed returns the port at which the Services expose a port of the proxies. Without a Service,
+// it returns the same port.
 func exposed(services []*corev1.Service, bound uint16, atNodes bool) uint16 {
 	if len(services) == 0 {
 		return bound
@@ -70,7 +70,8 @@ func gatewayAddresses(gw *gatewayv1.Gateway, reported report.Report, services []
 	}
 	switch {
 	case len(services) == 0:
-		// external proxies have their addresses in their EnvoyFleet, or in the Gateway's spec
+		// Proxies without a Service are external. Their addresses are in their EnvoyFleet, or in
+		// the Gateway's spec.
 		if accepted := condition(gatewayv1.GatewayConditionAccepted); len(known) > 0 ||
 			accepted != nil && accepted.Status == report.False {
 			return known
@@ -89,7 +90,8 @@ func gatewayAddresses(gw *gatewayv1.Gateway, reported report.Report, services []
 	return usable(serviceAddresses(services))
 }
 
-// requested lists only IP addresses, because external proxies support no other type.
+// requested returns the IP addresses in a Gateway's spec. It omits host names, because external
+// proxies support only IP addresses.
 func requested(gw *gatewayv1.Gateway) (out []string) {
 	for _, a := range gw.Spec.Addresses {
 		if a.Type == nil || *a.Type == gatewayv1.IPAddressType {
@@ -99,7 +101,8 @@ func requested(gw *gatewayv1.Gateway) (out []string) {
 	return out
 }
 
-// serviceAddresses lists the cluster IPs of a NodePort, because the nodes are unknown here.
+// serviceAddresses returns the addresses of Services for clients. For a NodePort Service it returns
+// the cluster IPs, because the nodes' addresses are not known here.
 func serviceAddresses(services []*corev1.Service) (out []string) {
 	for _, s := range services {
 		exposed := report.Service{Type: string(s.Spec.Type), ClusterIPs: s.Spec.ClusterIPs,
@@ -118,7 +121,8 @@ func serviceAddresses(services []*corev1.Service) (out []string) {
 	return out
 }
 
-// usable omits the unspecified address, to which no client can connect.
+// usable returns the distinct addresses that a Gateway's status may have. It omits the unspecified
+// address, because no client can connect to it.
 func usable(addresses []string) (out []gatewayv1.GatewayStatusAddress) {
 	for _, a := range addresses {
 		typ := gatewayv1.AddressType(report.AddressType(a))

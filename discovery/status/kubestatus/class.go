@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// holdClass keeps a finalizer on a GatewayClass while Gateways name it (Gateway API,
-// GatewayClassFinalizerGatewaysExist). Without its class a Gateway has no controller, and its
-// listeners would close.
+// holdClass keeps a finalizer on a GatewayClass while Gateways name the class (Gateway API,
+// GatewayClassFinalizerGatewaysExist). Without the class, these Gateways would have no controller,
+// and their listeners would close.
 func (w *Writer) holdClass(ctx context.Context, ref report.Ref) error {
 	live, ok := w.cfg.Source.Live(ref)
 	if !ok || live.Ending == nil {
@@ -84,8 +84,8 @@ func supportedVersion(releases map[string]string) *report.Condition {
 	return out
 }
 
-// supportedRelease rejects newer releases with further fields, and older ones in which some kinds
-// have no v1.
+// supportedRelease reports whether Penstock supports a release of the Gateway API's CRDs. Newer
+// releases have further fields, and in older releases some kinds have no version v1.
 func supportedRelease(release string) bool {
 	parts := strings.SplitN(strings.TrimPrefix(release, "v"), ".", 3)
 	if len(parts) < 2 || parts[0] != "1" {

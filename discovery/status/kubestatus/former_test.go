@@ -26,7 +26,8 @@ func policyFor(target string) string {
 		"spec: {targetRefs: [" + target + "], apiKeys: {}}\nstatus: {observedGeneration: -1}\n"
 }
 
-// formerRig follows an API server with the Gateway gw and the AccessPolicy p.
+// formerRig returns a rig whose API server has the objects that prepare creates: the Gateway gw and
+// the AccessPolicy p.
 func formerRig(t *testing.T, prepare func(*kubetest.Server)) *rig {
 	t.Helper()
 	r := newRig(t, func(api *kubetest.Server) {
@@ -65,8 +66,8 @@ func (r *rig) targets(want string) {
 	})
 }
 
-// A policy's target was mistyped or renamed. Only its status remembers the former target, which a
-// restart must not open.
+// After a policy's target was mistyped or renamed, only the policy's status has the former target.
+// A restarted process must read it from there, and keep the former target closed.
 func TestAccessPolicy_FormerTargetsSurviveARestart(t *testing.T) {
 	const gw, http = "{kind: Gateway, name: gw}", "{kind: Gateway, name: gw, sectionName: http}"
 	before := func(target string) func(*kubetest.Server) {
@@ -77,9 +78,9 @@ func TestAccessPolicy_FormerTargetsSurviveARestart(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		target   string
-		running  func(r *rig) // happens while a process runs
-		targets  string       // the targets in the status then
-		gateway  string       // after the restart
+		running  func(r *rig) // what happens while the first process runs
+		targets  string       // the targets in the status after running
+		gateway  string       // the Gateway after the restart
 		after    string       // the target that is gated after the restart
 		restored string
 	}{
@@ -96,7 +97,7 @@ func TestAccessPolicy_FormerTargetsSurviveARestart(t *testing.T) {
 			"default Gateway gw http, default Gateway gw web"},
 		"mistyped while stopped": {gw, func(*rig) {}, `[{"kind":"Gateway","name":"gw"}]`, gatewayWith("http", "alt"),
 			"{kind: Gateway, name: gww}", "default Gateway gw"},
-		// The new name is unknown, so the whole Gateway is gated.
+		// The listener's new name is unknown, so the policy applies to the whole Gateway.
 		"renamed listener while stopped": {http, func(*rig) {},
 			`[{"kind":"Gateway","name":"gw","sectionName":"http"}]`, gatewayWith("web", "alt"), http,
 			"default Gateway gw http, default Gateway gw"},
@@ -111,7 +112,7 @@ func TestAccessPolicy_FormerTargetsSurviveARestart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := formerRig(t, before(c.target))
-			if c.targets != "null" { // wait until the status has the loss
+			if c.targets != "null" { // wait until the status has the lost target
 				r.observe()
 				r.Eventually(func() string {
 					status := r.API.Get(store.AccessPolicies.Group(), "accesspolicies", "default/p")["status"]

@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// pace spreads the writes to one object, for example to a Gateway to which a thousand routes
-// attach. The first write of a series is immediate. Each later write waits for a moment without
-// changes of the object, at most for a delay that doubles with each write.
+// pace reduces the number of writes to an object that changes often, for example a Gateway to which
+// a thousand routes attach. The first write of a series is immediate. Each later write waits until
+// the object has not changed for a moment, but at most for a delay that doubles with each write.
 type pace struct {
 	mu   sync.Mutex
 	last map[report.Ref]written
@@ -24,7 +24,7 @@ type written struct {
 const (
 	minDelay, maxDelay = 20 * time.Millisecond, 4 * time.Second
 	moment             = 150 * time.Millisecond
-	// rowEnd is the time after a write from which the next write begins a new series.
+	// rowEnd is how long after a write the next write begins a new series.
 	rowEnd = 6 * time.Second
 )
 

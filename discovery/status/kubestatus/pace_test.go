@@ -7,7 +7,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// The object changes every millisecond for a second, as when a thousand routes attach.
+// If an object changes every millisecond for a second, for example because a thousand routes
+// attach, only a few writes follow.
 func TestStatusPatch_ChangesInARowAreSpaced(t *testing.T) {
 	p := pace{last: map[report.Ref]written{}}
 	gw := report.Ref{Kind: "Gateway", Name: "gw"}

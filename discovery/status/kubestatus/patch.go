@@ -63,8 +63,9 @@ func (w *Writer) writeStatus(ctx context.Context, ref report.Ref) error {
 	return w.cfg.Source.Patch(ctx, ref, live, "status", body)
 }
 
-// statusPatch returns a merge patch that fails if the object has a newer version, so that it never
-// overwrites another client's write.
+// statusPatch returns a merge patch from the current status, live, to the status want. The patch
+// fails if the object has changed since live was read, so it never overwrites another client's
+// write.
 func statusPatch(live kube.Live, want any) ([]byte, error) {
 	before, err := fields(live.Status)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/kube"
 )
 
-// A write must not revert fields that its patch does not name, and must apply to the compared
-// version only.
+// A status patch must have only the fields that differ, so that it reverts no other field. It must
+// apply only to the version of the object that was compared.
 func TestStatusPatch_NamesOnlyWhatDiffersAndItsVersion(t *testing.T) {
 	condition := func(typ string) []metav1.Condition {
 		return []metav1.Condition{{Type: typ, Status: "True", Reason: "R"}}

@@ -32,8 +32,8 @@ func (w *Writer) listenerSet(in *shape.Input, set *gatewayv1.ListenerSet) {
 	}
 }
 
-// accessPolicy sets in.AncestorProxies: for each Gateway of a policy, whether its proxies have
-// acknowledged the policy's routes.
+// accessPolicy sets in.AncestorProxies. For each Gateway of a policy, the function returns whether
+// the Gateway's proxies have acknowledged the policy's routes.
 func (w *Writer) accessPolicy(in *shape.Input) {
 	at, fewest := map[report.ParentRef]shape.Proxies{}, 0
 	for i, p := range in.Report.Parents {
@@ -58,16 +58,16 @@ func (w *Writer) accessPolicy(in *shape.Input) {
 	}
 }
 
-// delivery sets in.Proxies for one generation of a gateway. old has the conditions in the current
-// status.
+// delivery sets in.Proxies to the state of the gateway's proxies for a generation. old has the
+// conditions in the object's current status.
 func (w *Writer) delivery(in *shape.Input, gateway string, generation int64, old []metav1.Condition) {
 	connected, acked := w.cfg.Delivery.Delivered(gateway, generation)
 	in.Proxies = &shape.Proxies{Connected: connected, Acked: acked, Absent: w.absence(in.Report.Owner, connected),
 		Before: programmedGeneration(old)}
 }
 
-// absence returns for how long an object has had no proxy. After the last proxy disconnects, it
-// queues the object for the end of shape.ReconnectGrace.
+// absence returns how long an object has had no connected proxy. After the last proxy disconnects,
+// it schedules a write of the object for the end of shape.ReconnectGrace.
 func (w *Writer) absence(ref report.Ref, connected int) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Delivery reports the state of proxies.
+// Delivery reports which proxies are connected, and what they have acknowledged.
 type Delivery interface {
 	// Delivered returns the number of proxies of a gateway ("namespace/name") that are connected to
 	// any penstock process. acked means that all of them have acknowledged the generation, and the
@@ -31,8 +31,8 @@ type Delivery interface {
 
 // Config configures a Writer. Only Log, Now and OnPanic are optional.
 type Config struct {
-	Source     *kube.Source // source of current statuses, and target of patches
-	Store      *store.Store // filled by Source
+	Source     *kube.Source // reads current statuses and sends patches
+	Store      *store.Store // the store that Source fills
 	Board      *status.Board
 	Delivery   Delivery
 	Controller string                  // controllerName of Penstock's entries and classes
@@ -56,7 +56,7 @@ type Writer struct {
 	queues    *queues // nil: not leading
 }
 
-// queues keep Gateways, few and awaited by users, apart from thousands of routes.
+// queues separates Gateways, which are few and for which users wait, from thousands of routes.
 type queues struct {
 	few, many workqueue.TypedRateLimitingInterface[report.Ref]
 }
@@ -73,11 +73,12 @@ const (
 	// fewWorkers and manyWorkers bound the writes in flight. The API server accepts 200 concurrent
 	// requests of all clients by default.
 	fewWorkers, manyWorkers = 4, 16
-	// conflictDelay is the usual time from a conflict until the watch delivers the newer version.
+	// conflictDelay is the delay of a retry after a conflict. Until then, the watch has usually
+	// delivered the newer version of the object.
 	conflictDelay = 50 * time.Millisecond
 )
 
-// New makes a Writer; it writes nothing before Lead.
+// New makes a Writer. It writes nothing before Lead is called.
 func New(cfg Config) (*Writer, error) {
 	if cfg.Source == nil || cfg.Store == nil || cfg.Board == nil || cfg.Delivery == nil || cfg.Controller == "" {
 		return nil, errors.New("kubernetes status writer: source, store, board, delivery or controller name is missing")
@@ -102,8 +103,8 @@ func New(cfg Config) (*Writer, error) {
 	return w, nil
 }
 
-// Observe records that the board's reports describe the objects in view. changes has the changes
-// since the last call; their reports must already be on the board.
+// Observe records that the board's reports describe the objects in view. changes has the changes of
+// the store since the last call. The reports about them must already be on the board.
 func (w *Writer) Observe(view *store.View, changes []store.Change) {
 	var dirty []report.Ref
 	w.mu.Lock()
@@ -130,7 +131,7 @@ func (w *Writer) Observe(view *store.View, changes []store.Change) {
 		dirty = append(dirty, ref)
 		if c.Table == store.Gateways.Kind() {
 			for _, key := range c.Keys {
-				if key.Index == store.ByClass { // without Gateways, the class may be deleted
+				if key.Index == store.ByClass { // a class without Gateways may be deleted
 					dirty = append(dirty, store.RefOf(store.GatewayClasses, key.Key))
 				}
 			}

@@ -50,7 +50,7 @@ func (p *proxies) set(n int, acked int64) {
 	p.n, p.acked = n, acked
 }
 
-// rig is a Writer that leads, on a Source that follows a small API server.
+// rig is a Writer that leads, with a Source that follows a small API server.
 type rig struct {
 	*kubetest.Rig
 	board   *status.Board
@@ -59,7 +59,8 @@ type rig struct {
 	panics  chan string // objects whose write panicked
 }
 
-// newRig waits for the first sync. prepare may install and create objects before it.
+// newRig makes a rig, and waits until its Source has read all objects. prepare may install CRDs and
+// create objects before that.
 func newRig(t *testing.T, prepare func(*kubetest.Server)) *rig {
 	t.Helper()
 	r := &rig{Rig: kubetest.Follow(t, prepare).Synced(), board: status.NewBoard(nil), proxies: &proxies{},
@@ -138,7 +139,7 @@ func TestStatusPatch_IsSentOncePerGeneration(t *testing.T) {
 		Parents: []report.Parent{{Ref: parent(), Conditions: accepted("True")}}}
 	r.board.Set("translation", rep)
 	first := r.status("httproutes", "default/a", `"observedGeneration":1`)
-	r.board.Set("translation", rep) // without a change
+	r.board.Set("translation", rep) // the same report again
 	changed := kubetest.Parse(t, kubetest.Route("a"))
 	changed["spec"].(kubetest.Object)["hostnames"] = []any{"a.example"}
 	r.API.Put("httproutes", changed)
@@ -211,13 +212,13 @@ func TestProgrammed_NeedsAnAddressAndTheProxiesACK(t *testing.T) {
 			Listeners: []report.Listener{{Name: "http", AttachedRoutes: 3, Conditions: programmed}}})
 	r.status("gateways", "default/gw", `"Pending"`, "no proxy is connected", `"attachedRoutes":3`, `!"0.0.0.0"`,
 		`!"reason":"Programmed"`)
-	// addresses of external proxies
+	// The Gateway's proxies are external, and have these addresses.
 	r.board.Set("supervisor", report.Report{Owner: ref("Gateway", "gw"), Addresses: []string{"edge.example"}})
 	r.status("gateways", "default/gw", `"edge.example"`, `"Hostname"`, `!"0.0.0.0"`)
 	r.board.Set("supervisor",
 		report.Report{Owner: ref("Gateway", "gw"),
 			Addresses: []string{"not an address!", "Edge_2", "fe80::1%eth0", "edge2.example"}})
-	// otherwise the API server would reject the whole status
+	// Invalid addresses are omitted, because the API server would reject the whole status.
 	r.status("gateways", "default/gw", `"edge2.example"`, `!"edge.example"`, `!"not an address!"`, `!"Edge_2"`,
 		`!"fe80`)
 	r.API.Apply(t, "services", gatewayService)
@@ -241,8 +242,8 @@ func TestProgrammed_NeedsAnAddressAndTheProxiesACK(t *testing.T) {
 	r.proxies.set(2, 1)
 	r.writer.DeliveryChanged("default/gw")
 	r.status("gateways", "default/gw", `"reason":"Programmed"`, `!"Pending"`)
-	// All proxies disconnect for a moment, because their penstock process ended and they reconnect
-	// to another.
+	// All proxies disconnect for a moment: their penstock process ended, and they reconnect to
+	// another process.
 	r.proxies.set(0, 0)
 	r.writer.DeliveryChanged("default/gw")
 	changed := kubetest.Parse(t, gatewayYAML)
@@ -283,19 +284,19 @@ func TestGatewayAddresses_OfANodePortAreItsNodes(t *testing.T) {
 	r.proxies.set(1, 1)
 	r.board.Set("supervisor", report.Report{Owner: ref("Gateway", "gw"), Addresses: []string{"198.51.100.1"}})
 	r.status("gateways", "default/gw", `"198.51.100.1"`, `"IPAddress"`, `"reason":"Programmed"`)
-	// Another process leads, and its fleets have not reported yet.
+	// Another process becomes the leader. xds/fleet has not reported addresses there yet.
 	r.board.Remove("supervisor", ref("Gateway", "gw"))
 	r.board.Set("translation",
 		report.Report{Owner: ref("Gateway", "gw"), Conditions: accepted("False"), Addresses: []string{"0.0.0.0"}})
 	r.status("gateways", "default/gw", `"198.51.100.1"`, `"status":"False"`)
 }
 
-// Other clusters send requests to a Gateway's Service or nodes, whose port may differ from the port
-// that the proxies bind.
+// Other clusters send requests to the address of a Gateway's Service or nodes. The port there may
+// differ from the port at which the proxies listen.
 func TestGatewayAddresses_HaveThePortsOfOtherClustersRequests(t *testing.T) {
 	for _, c := range []struct {
 		name, service, want string
-		port                uint16 // the port there for port 80 of the proxies
+		port                uint16 // the expected port for port 80 of the proxies
 	}{
 		{"no Service", "", "[192.0.2.9]", 80},
 		{"a load balancer", "{type: LoadBalancer, ports: [{port: 80}]}", "[192.0.2.1]", 80},
@@ -380,7 +381,8 @@ spec: {parentRef: {name: gw}, listeners: [{name: more, port: 8080, protocol: HTT
 	r.status("listenersets", "default/more", `"reason":"Programmed"`, `!"Pending"`)
 }
 
-// Programmed must mean that no request passes without the policy.
+// A policy is programmed only once all proxies of its Gateways have it. Until then, requests may
+// pass without the policy.
 func TestAccessPolicy_IsProgrammedOnceItsGatewaysProxiesHaveIt(t *testing.T) {
 	r := newRig(t, func(api *kubetest.Server) {
 		api.Install(store.AccessPolicies.Group(), "accesspolicies", "v1alpha1")
@@ -470,7 +472,7 @@ spec: {controllerName: %s}
 	r.writer.Observe(r.Store.View(), []store.Change{
 		{Table: "Gateway", ID: "default/gw", Keys: []store.IndexKey{{Index: store.ByClass, Key: "penstock"}}},
 	})
-	finalizers("[example.com/theirs]") // it is being deleted, but another finalizer holds it
+	finalizers("[example.com/theirs]") // another finalizer delays the deletion of the class
 	if list := r.API.Get(kubetest.GatewayGroup, "gatewayclasses",
 		"other")["metadata"].(kubetest.Object)["finalizers"]; fmt.Sprint(list) != "[example.com/theirs]" {
 		t.Errorf("the class of another controller: got finalizers %v, want [example.com/theirs]", list)
@@ -536,7 +538,7 @@ func TestPanic_OfAStatusLeavesOtherObjectsTheirs(t *testing.T) {
 		api.Apply(t, "gateways", strings.Replace(gatewayYAML, "name: gw", "name: other", 1))
 	})
 	r.proxies.fail("default/gw")
-	for n := range int32(10) { // more often than there are workers
+	for n := range int32(10) { // more panics than workers
 		for _, name := range []string{"gw", "other"} {
 			r.board.Set("translation", report.Report{
 				Owner: ref("Gateway", name), Conditions: accepted("True"),

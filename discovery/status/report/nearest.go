@@ -2,8 +2,8 @@ package report
 
 import "strings"
 
-// Nearest returns the name that s most likely misspells, or "". Of several it is the first in
-// alphabetical order, whatever the order of names.
+// Nearest returns the name in names that s most likely misspells; "": no name is similar. If
+// several names are equally similar, it returns the first in alphabetical order.
 func Nearest(s string, names []string) string {
 	best, least := "", min(3, max(1, (len(s)+1)/3))
 	for _, n := range names {
@@ -18,8 +18,8 @@ func Nearest(s string, names []string) string {
 	return best
 }
 
-// Distance is the number of edits from a to b: to add, remove or replace a byte, or to swap two
-// adjacent bytes (optimal string alignment).
+// Distance returns the least number of edits that change a to b. An edit adds, removes or replaces
+// a byte, or swaps two adjacent bytes (optimal string alignment).
 func Distance(a, b string) int {
 	before, last := make([]int, len(b)+1), make([]int, len(b)+1)
 	row := make([]int, len(b)+1)

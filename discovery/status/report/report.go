@@ -8,9 +8,9 @@ import (
 
 // Ref names one object: the key of every report and the owner of every Envoy resource.
 type Ref struct {
-	Group     string `json:"group,omitempty"` // API group; empty for core
+	Group     string `json:"group,omitempty"` // API group; "": the core group
 	Kind      string `json:"kind"`
-	Namespace string `json:"namespace,omitempty"` // empty for cluster-scoped kinds
+	Namespace string `json:"namespace,omitempty"` // "": the kind is cluster-scoped
 	Name      string `json:"name"`
 }
 
@@ -38,11 +38,12 @@ const (
 	Unknown = "Unknown"
 )
 
-// Condition is metav1.Condition without generation and transition time, which a writer adds.
+// Condition is a metav1.Condition without generation and transition time. The writer of the status
+// adds these.
 type Condition struct {
 	Type   string `json:"type"`
 	Status string `json:"status"` // True, False or Unknown
-	// Reason is from the specification if possible.
+	// Reason is a reason that the Gateway API or another specification defines, if one fits.
 	Reason  string `json:"reason"`
 	Message string `json:"message,omitempty"`
 }
@@ -54,7 +55,7 @@ type ParentRef struct {
 	Namespace   string `json:"namespace,omitempty"`
 	Name        string `json:"name"`
 	SectionName string `json:"sectionName,omitempty"`
-	Port        int32  `json:"port,omitempty"` // 0: not given
+	Port        int32  `json:"port,omitempty"` // 0: the reference names no port
 }
 
 // Parent is the status of an object for one parent (RouteParentStatus).
@@ -72,7 +73,7 @@ type Listener struct {
 	Conditions     []Condition `json:"conditions"`
 }
 
-// Severity is the effect of a finding.
+// Severity is how severe the effect of a finding is.
 type Severity string
 
 // Error: a part of the object has no effect. Warning: a part may have another effect than intended.
@@ -86,7 +87,7 @@ const (
 // Finding is one problem for the user. It is printed as "source: owner field: problem; fix".
 type Finding struct {
 	Severity Severity `json:"severity"`
-	Owner    Ref      `json:"owner,omitzero"`   // zero if the finding belongs to no object
+	Owner    Ref      `json:"owner,omitzero"`   // zero: the finding belongs to no object
 	Source   string   `json:"source,omitempty"` // "file:line", where known
 	Field    string   `json:"field,omitempty"`  // JSON path, such as spec.rules[0].backendRefs[1].port
 	Problem  string   `json:"problem"`
@@ -117,8 +118,8 @@ type Report struct {
 	Conditions []Condition `json:"conditions,omitempty"`
 	// Parents are set for routes and InferencePools. For policies, they are the ancestor Gateways.
 	Parents   []Parent   `json:"parents,omitempty"`
-	Listeners []Listener `json:"listeners,omitempty"` // Gateways and ListenerSets
-	Addresses []string   `json:"addresses,omitempty"` // Gateways
+	Listeners []Listener `json:"listeners,omitempty"` // only for Gateways and ListenerSets
+	Addresses []string   `json:"addresses,omitempty"` // only for Gateways
 	// AttachedListenerSets is the number of ListenerSets that a Gateway has accepted.
 	AttachedListenerSets int32     `json:"attachedListenerSets,omitempty"`
 	Findings             []Finding `json:"findings,omitempty"`
@@ -138,12 +139,13 @@ func Set(list []Condition, c Condition) []Condition {
 // Programmed is the type of the condition that reports whether proxies have the configuration.
 const Programmed = "Programmed"
 
-// NotProgrammed returns the condition by which a source reports that an object is not programmed.
+// NotProgrammed returns the condition Programmed with status False, by which a source reports that
+// proxies do not have an object's configuration.
 func NotProgrammed(reason, message string) Condition {
 	return Condition{Type: Programmed, Status: False, Reason: reason, Message: message}
 }
 
-// Find returns the condition of a type, or nil.
+// Find returns the condition of a type in list, or nil.
 func Find(list []Condition, typ string) *Condition {
 	for i := range list {
 		if list[i].Type == typ {

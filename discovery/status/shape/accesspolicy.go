@@ -28,7 +28,7 @@ func AccessPolicy() *Shape {
 			out := *old
 			in.Old = &gatewayv1.PolicyStatus{Ancestors: old.Ancestors}
 			out.Ancestors = ancestors.Make(in).(*gatewayv1.PolicyStatus).Ancestors
-			if old.ObservedGeneration == 0 { // the installed CRD has only the field ancestors
+			if old.ObservedGeneration == 0 { // the installed CRD has only status.ancestors
 				return &out
 			}
 			if in.Object.(*v1alpha1.AccessPolicy).Spec.Closed == 0 { // a closed policy's targets may be unreadable
@@ -40,9 +40,10 @@ func AccessPolicy() *Shape {
 	}
 }
 
-// worst returns the conditions of the first parent with a False condition, else of the first
-// parent, else of the report. It omits Programmed=True, because reports do not include the proxies'
-// acknowledgements.
+// worst returns the conditions that describe a policy as a whole: the conditions of the first
+// parent that has a False condition or, without such a parent, of the first parent. Without
+// parents, they are the conditions of the report. worst omits Programmed=True, because a report
+// does not include the proxies' acknowledgements.
 func worst(r report.Report) []report.Condition {
 	list := r.Conditions
 	if len(r.Parents) > 0 {

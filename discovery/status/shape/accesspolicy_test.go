@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// kstatus reads only the policy's own conditions, so one Gateway with a broken policy must show
-// there.
+// A policy's own conditions are the conditions of an ancestor with a False condition, because
+// kstatus reads only the policy's own conditions.
 func TestAccessPolicy_ConditionsAreTheWorstAncestors(t *testing.T) {
 	parent := func(name, status string) report.Parent {
 		return report.Parent{Ref: report.ParentRef{Group: gatewayv1.GroupName, Kind: "Gateway", Namespace: "team",
@@ -41,7 +41,7 @@ func TestAccessPolicy_ConditionsAreTheWorstAncestors(t *testing.T) {
 			len(out.Conditions) == 0 {
 			t.Errorf("%s: got %+v, want %d ancestors, stalled: %t, generation 3", c.name, out, c.ancestors, c.stalled)
 		}
-		in.Old = &v1alpha1.AccessPolicyStatus{} // the installed CRD is older
+		in.Old = &v1alpha1.AccessPolicyStatus{} // the installed CRD lacks observedGeneration
 		out = AccessPolicy().Make(in).(*v1alpha1.AccessPolicyStatus)
 		if len(out.Ancestors) != c.ancestors || len(out.Conditions) > 0 || out.ObservedGeneration != 0 {
 			t.Errorf("%s, older CRD: got %+v, want %d ancestors, and no conditions or generation",

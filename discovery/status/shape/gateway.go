@@ -44,7 +44,7 @@ func Gateway() *Shape {
 			if len(in.Report.Conditions) == 0 || in.later(old.Conditions) {
 				return old
 			}
-			out := *old // keeps fields of newer releases
+			out := *old // keeps the fields that are not set here
 			out.Conditions = in.conditions(old.Conditions, in.Report.Conditions)
 			out.Addresses = in.Addresses
 			if n := in.Report.AttachedListenerSets; n > 0 || old.AttachedListenerSets != nil {
@@ -71,8 +71,8 @@ func listeners[T gatewayv1.ListenerStatus | gatewayv1.ListenerEntryStatus](in In
 	return out
 }
 
-// routeKinds never returns nil, because the field is required. An empty list means that the
-// listener supports no kind.
+// routeKinds converts the kinds of routes that a listener supports. It never returns nil, because
+// the field is required. An empty list means that the listener supports no kind.
 func routeKinds(list []report.Ref) []gatewayv1.RouteGroupKind {
 	out := make([]gatewayv1.RouteGroupKind, 0, len(list))
 	for _, k := range list {

@@ -67,7 +67,7 @@ func ByKind() map[string]*Shape {
 			func(s *v1alpha1.EnvoyFleetStatus) (*[]metav1.Condition, *int64) {
 				return &s.Conditions, &s.ObservedGeneration
 			}),
-		// multicluster writes status.members, as another field manager
+		// Package multicluster/set writes status.members of a ClusterSet, as another field manager.
 		store.ClusterSets.Kind(): Own(
 			func(c *v1alpha1.ClusterSet) *v1alpha1.ClusterSetStatus { return &c.Status },
 			func(s *v1alpha1.ClusterSetStatus) (*[]metav1.Condition, *int64) {

@@ -13,16 +13,17 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// MultiCluster is the controllerName of Penstock's multi-cluster controller. It writes a pool's
-// status entry about imports in other clusters, and the clusters of an import's status.
+// MultiCluster is the controllerName of Penstock's multi-cluster controller. The controller writes
+// the entry in a pool's status about imports of the pool in other clusters, and the clusters in the
+// status of an import.
 const MultiCluster = v1alpha1.Group + "/multicluster-controller"
 
-// Hub is a hub's controllerName in such entries. To Penstock in a member, a hub is another
-// controller.
+// Hub is the controllerName of a hub, which writes the same entries into its members. For a
+// member's own Penstock, a hub is another controller.
 const Hub = v1alpha1.Group + "/multicluster-hub"
 
-// InferencePool is the shape of a pool's status, which has an entry for each Gateway, and an entry
-// for the import of the pool in other clusters.
+// InferencePool is the shape of an InferencePool's status. The status has an entry for each
+// Gateway, and one entry about imports of the pool in other clusters.
 func InferencePool() *Shape {
 	return &Shape{
 		Take: func(obj store.Object) any { return take(&obj.(*inferencev1.InferencePool).Status) },
@@ -50,14 +51,15 @@ func InferencePool() *Shape {
 	}
 }
 
-// placeholder reports whether an entry is the default that CRDs before v1.1 write into each new
-// pool.
+// placeholder reports whether an entry in a pool's status is the default entry that each new pool
+// gets from CRDs before v1.1.
 func placeholder(entry inferencev1.ParentStatus) bool {
 	return entry.ParentRef.Kind == "Status" && entry.ParentRef.Name == "default"
 }
 
-// ours reports whether an entry belongs to Penstock. With a CRD of an older release, entries have
-// no controllerName: Penstock's are those whose parent is a Gateway in the report.
+// ours reports whether an entry in a pool's status belongs to Penstock. If the CRD is older,
+// entries have no controllerName. Then an entry belongs to Penstock if its parent is a Gateway in
+// the report.
 func (in Input) ours(entry inferencev1.ParentStatus) bool {
 	if entry.ControllerName != "" {
 		return string(entry.ControllerName) == in.Controller || string(entry.ControllerName) == MultiCluster
@@ -104,11 +106,12 @@ func (in Input) poolParents(old []inferencev1.ParentStatus) (out []inferencev1.P
 	return out
 }
 
-// InferencePoolImport is the shape of an import's status. Make writes only the gateway controller's
-// entry in status.controllers (ImportController.Name), with a parent for each Gateway. Take leaves
-// three parts in the object, because translation reads them: False conditions, the clusters of
-// other controllers, and other controllers with False conditions. Translation reads the clusters of
-// Penstock's controller from Offers, because the status is stale while no process leads.
+// InferencePoolImport is the shape of an import's status. Make writes only the entry of Penstock's
+// gateway controller in status.controllers (ImportController.Name), with a parent for each Gateway.
+// Take leaves three parts of the status in the object, because translation reads them: False
+// conditions, the clusters of other controllers, and other controllers with False conditions.
+// Translation reads the clusters of Penstock's own controller from Offers instead, because the
+// status is out of date while no process leads.
 func InferencePoolImport() *Shape {
 	return &Shape{
 		Take: func(obj store.Object) any {
@@ -152,8 +155,8 @@ func InferencePoolImport() *Shape {
 	}
 }
 
-// uncarried returns the clusters of a status. If the installed CRD has no field for them, a hub has
-// encoded them in conditions.
+// uncarried returns the clusters in an import's status. If the installed CRD has no field for
+// clusters, it decodes them from the conditions into which a hub encoded them.
 func uncarried(s *inferenceapi.InferencePoolImportStatus) []inferenceapi.ImportedCluster {
 	i := slices.IndexFunc(s.Controllers, func(c upstream.ImportController) bool { return c.Name == Hub })
 	if i < 0 || len(s.Clusters) > 0 {
@@ -162,8 +165,8 @@ func uncarried(s *inferenceapi.InferencePoolImportStatus) []inferenceapi.Importe
 	return inferenceapi.Carried(s.Controllers[i].Conditions)
 }
 
-// withheld returns the False conditions. It returns none if Penstock wrote the status, because then
-// each cluster has its own conditions.
+// withheld returns the False conditions of an import. If Penstock wrote the status, it returns
+// none, because each cluster then has its own conditions.
 func withheld(s *inferenceapi.InferencePoolImportStatus) []metav1.Condition {
 	if slices.ContainsFunc(s.Controllers, func(c upstream.ImportController) bool {
 		return v1alpha1.OfPenstock(string(c.Name))
@@ -185,7 +188,8 @@ func declining(s *inferenceapi.InferencePoolImportStatus) (out []upstream.Import
 	return out
 }
 
-// untrue returns the False conditions, without fields that may change meanwhile.
+// untrue returns the type, status and reason of the False conditions. It omits the other fields,
+// because they may change while the condition stays False.
 func untrue(all []metav1.Condition) (out []metav1.Condition) {
 	for _, c := range all {
 		if c.Status == metav1.ConditionFalse {

@@ -14,19 +14,20 @@ const ReconnectGrace = time.Minute
 
 // Proxies is the state of a Gateway's proxies.
 type Proxies struct {
-	Connected int           // to any penstock process
-	Acked     bool          // all have acknowledged the listeners of the current generation
-	Absent    time.Duration // how long no proxy has been connected
+	Connected int           // number of proxies connected to any penstock process
+	Acked     bool          // all proxies have acknowledged the current generation's listeners
+	Absent    time.Duration // time since the last proxy disconnected; 0: a proxy is connected
 	Before    int64         // the last generation that the status reports as programmed; 0: none
-	// Addressless is the Service ("namespace/name") in front of the proxies if it has no address;
-	// else "".
+	// Addressless is the Service ("namespace/name") in front of the proxies, if the Service has no
+	// address; otherwise "".
 	Addressless string
 }
 
-// Programmed decides whether a Gateway, a ListenerSet or one of their listeners is programmed, and
-// for which generation; 0: the current one. reported is the board's condition. For True, the
-// proxies must also have an address, a connection, and all listeners acknowledged. A programmed
-// generation stays programmed until the next one is.
+// Programmed returns the condition Programmed of a Gateway, a ListenerSet or one of their
+// listeners, and the generation that it describes; 0: the current generation. reported is the
+// board's condition. If reported is True, the result is True once the proxies have an address, are
+// connected, and have acknowledged all listeners. Until then, the last programmed generation stays
+// programmed.
 func Programmed(reported report.Condition, p Proxies) (c report.Condition, generation int64) {
 	pending := func(reason gatewayv1.GatewayConditionReason, message string) (report.Condition, int64) {
 		return report.NotProgrammed(string(reason), message), 0

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Route is the shape of a route's status, which has an entry for each parent. Entries with another
-// controllerName stay.
+// Route is the shape of a route's status. The status has an entry for each parent. Entries with
+// another controllerName stay.
 func Route[T store.Object](parts func(T) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus)) *Shape {
 	return &Shape{
 		Take: func(obj store.Object) any {
@@ -54,8 +54,8 @@ func Route[T store.Object](parts func(T) (*gatewayv1.CommonRouteSpec, *gatewayv1
 	}
 }
 
-// shareParents makes entries share the strings and references that thousands of routes have in
-// common, to save memory.
+// shareParents replaces equal strings and references in entries by shared ones, to save memory,
+// because thousands of routes have the same.
 func shareParents(entries []gatewayv1.RouteParentStatus, refs []gatewayv1.ParentReference) {
 	for i := range entries {
 		e := &entries[i]
@@ -115,7 +115,7 @@ func denormal(ref report.ParentRef) gatewayv1.ParentReference {
 	return out
 }
 
-// Ancestors is the shape of a policy's status, which has an entry for each Gateway (GEP-713).
+// Ancestors is the shape of a policy's status. The status has an entry for each Gateway (GEP-713).
 // Entries with another controllerName stay.
 func Ancestors[T store.Object](status func(T) *gatewayv1.PolicyStatus) *Shape {
 	return &Shape{

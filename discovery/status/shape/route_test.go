@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// The list must be empty, not missing: the API server would reject the status, and the entry of a
-// former Gateway would stay.
+// If a route has no Gateway any more, status.parents must be an empty list. If the list were
+// missing, the API server would reject the status, and the entry of the former Gateway would stay.
 func TestRouteStatus_ParentsAreEmptyAfterTheLastGateway(t *testing.T) {
 	old := &gatewayv1.RouteStatus{
 		Parents: []gatewayv1.RouteParentStatus{

@@ -12,7 +12,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// Shape reads and makes the status of one kind. A status is a pointer to the kind's status type.
+// Shape has functions that read and make the status of one kind. A status is a pointer to the
+// kind's status type.
 type Shape struct {
 	// Take returns the status of an object that was just read. It clears the status in the object,
 	// except for the fields that translation reads.
@@ -24,8 +25,8 @@ type Shape struct {
 
 // Input is the input of Make.
 type Input struct {
-	// Report is the board's report about the object. Without conditions, parents and listeners, the
-	// object does not belong to Penstock.
+	// Report is the board's report about the object. If it has no conditions, parents and
+	// listeners, the object does not belong to Penstock.
 	Report report.Report
 	// Object is the object without its status.
 	Object store.Object
@@ -40,11 +41,11 @@ type Input struct {
 	Gated []v1alpha1.GatedTarget
 	// Addresses are a Gateway's addresses.
 	Addresses []gatewayv1.GatewayStatusAddress
-	// Proxies is the input of Programmed, for Gateways and ListenerSets. If it is nil, the
-	// conditions stay as reported.
+	// Proxies is an argument of Programmed, for Gateways and ListenerSets. nil: the conditions stay
+	// as reported.
 	Proxies *Proxies
-	// AncestorProxies returns Proxies for a policy's entry about a Gateway; before has the entry's
-	// conditions. If it is nil, the conditions stay as reported.
+	// AncestorProxies returns the Proxies for a policy's entry about a Gateway. before has the
+	// entry's conditions. nil: the conditions stay as reported.
 	AncestorProxies func(gateway report.ParentRef, before []metav1.Condition) *Proxies
 	// Features and Supported are for GatewayClasses. Features are the supported features. Supported
 	// is the SupportedVersion condition.
@@ -55,7 +56,8 @@ type Input struct {
 // longest is the maximum length in bytes of a condition's message (metav1.Condition).
 const longest = 32768
 
-// conditions returns the conditions of other projects in old, followed by want.
+// conditions returns the new list of conditions: the conditions of other projects in old, followed
+// by want.
 func (in Input) conditions(old []metav1.Condition, want []report.Condition) []metav1.Condition {
 	out := make([]metav1.Condition, 0, len(want))
 	for _, c := range old {
@@ -132,9 +134,10 @@ func Conditions[T store.Object, S any](status func(T) *S, conditions func(*S) *[
 // until this or another object changes.
 const Stalled = "Stalled"
 
-// Own is the shape of a status of Penstock's kinds: conditions, Stalled, and the observed
-// generation. parts returns the conditions and the observed generation, which is -1 before the
-// first write and 0 if the installed CRD lacks the field.
+// Own is the shape of a status of one of Penstock's kinds: conditions, with the condition Stalled,
+// and the observed generation. parts returns the conditions and the observed generation in a
+// status. The observed generation is -1 before the first write, and 0 if the installed CRD lacks
+// the field.
 func Own[T store.Object, S any](status func(T) *S, parts func(*S) (*[]metav1.Condition, *int64)) *Shape {
 	return &Shape{
 		Take: func(obj store.Object) any { return take(status(obj.(T))) },

@@ -100,8 +100,8 @@ func TestInferencePool_HasAnEntryPerGatewayAndKeepsOthers(t *testing.T) {
 	}
 }
 
-// Each entry has its own controllerName. With a common one, each controller would remove the
-// other's entry.
+// The entry about imports and the entries about Gateways have different controllerNames. With the
+// same name, each of the two controllers would remove the entries of the other.
 func TestInferencePool_ExportedIsTheMultiClusterControllers(t *testing.T) {
 	rep := report.Report{Parents: []report.Parent{
 		{Ref: report.ParentRef{Group: "gateway.networking.k8s.io", Kind: "Gateway", Namespace: "default", Name: "gw"},
@@ -123,8 +123,9 @@ func TestInferencePool_ExportedIsTheMultiClusterControllers(t *testing.T) {
 	}
 }
 
-// Translation must not read the clusters in the status, which may be outdated while no process
-// leads. Requests would go to a member that has withdrawn its export.
+// Translation must not read the clusters that Penstock wrote into an import's status. While no
+// process leads, they may be out of date, and requests would go to a member that has withdrawn its
+// export.
 func TestInferencePoolImport_TranslationDoesNotReadTheMirror(t *testing.T) {
 	imp := &inferenceapi.InferencePoolImport{Status: inferenceapi.InferencePoolImportStatus{
 		Clusters: []inferenceapi.ImportedCluster{{Name: "east"}, {Name: "gitops"}},

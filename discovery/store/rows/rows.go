@@ -28,7 +28,7 @@ func (ix Index) FromArgs(args ...any) ([]byte, error) { return args[0].([]byte),
 // PrefixFromArgs implements memdb.PrefixIndexer.
 func (ix Index) PrefixFromArgs(args ...any) ([]byte, error) { return args[0].([]byte), nil }
 
-// Key makes a key of its parts.
+// Key returns the key with these parts.
 func Key(parts ...string) []byte {
 	size := len(parts)
 	for _, p := range parts {
@@ -48,7 +48,7 @@ func Must(err error) {
 	}
 }
 
-// Reader is a transaction. *memdb.Txn implements it.
+// Reader reads in a transaction. *memdb.Txn implements it.
 type Reader interface {
 	First(table, index string, args ...any) (any, error)
 	Get(table, index string, args ...any) (memdb.ResultIterator, error)
@@ -65,7 +65,7 @@ func First[Row any](t Reader, table string, key []byte) *Row {
 }
 
 // Walk iterates over the rows whose key in an index begins with prefix, in the order of their keys.
-// ws, which may be nil, fires when these rows have changed. The transaction must not change the
+// ws, which may be nil, fires when one of these rows changes. The transaction must not change the
 // table during the walk.
 func Walk[Row any](t Reader, ws memdb.WatchSet, table, index string, prefix []byte) iter.Seq[*Row] {
 	return func(yield func(*Row) bool) {

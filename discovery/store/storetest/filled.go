@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// Text is the value of one field. No other field has the same value.
+// Text is the value of one field in a filled object. No other field has the same value.
 type Text struct {
 	Value string
 	Path  string // "spec.rules[0].name"
@@ -31,8 +31,8 @@ var values = []reflect.Type{
 	reflect.TypeFor[v1alpha1.DeviceCount](),
 }
 
-// Filled returns an object with a text in each field, at any depth. Headers whose values are hidden
-// are named Authorization.
+// Filled returns an object with a text in each field, at any depth. Headers are named
+// Authorization, so that pages hide their values.
 func Filled(kind store.Kind) (store.Object, []Text) {
 	return fill(&filler{kind: kind, prefix: "canary"})
 }
@@ -113,7 +113,7 @@ func (f *filler) fillStruct(v reflect.Value, path string, hidden bool) {
 		field := v.Type().Field(i)
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if field.Type == reflect.TypeFor[[]v1alpha1.FormerTarget]() {
-			continue // its names belong to other objects and are shown in TargetRefs
+			continue // TargetRefs shows the names of targets
 		}
 		inner := path
 		if name != "" || !field.Anonymous {

@@ -1,5 +1,5 @@
-// Package wiretest converts members' messages from JSON to the wire form, CBOR with the same names,
-// for tests with a hostile member.
+// Package wiretest converts members' messages from JSON to CBOR with the same field names, the wire
+// form of package federation. Tests use it to imitate a hostile member.
 //
 // Tests: go test ./multicluster/federation
 package wiretest

@@ -17,8 +17,8 @@ type unfit struct {
 // overhead is the memory of an export in addition to its entry, in bytes.
 const overhead = 512
 
-// fit removes an export that the schema of imports does not allow, because API servers would reject
-// the whole import. The caller holds h.mu.
+// fit rejects an export whose entry the schema of imports does not allow, because API servers would
+// reject the whole import. The caller holds h.mu.
 func (m *member) fit(d export.Decision) export.Decision {
 	if d.Export == nil {
 		return d
@@ -36,8 +36,9 @@ func (m *member) fit(d export.Decision) export.Decision {
 	return d
 }
 
-// Unfit describes a member's exports that the schema of imports does not allow, or that have no
-// room. first has at most `most` descriptions. more counts the other pools.
+// Unfit describes a member's exports that the schema of imports does not allow, or that exceed the
+// member's share of the importers' registries. first has at most `most` descriptions. more counts
+// the pools without a description.
 func (h *Hub) Unfit(name string, most int) (first []string, more int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -24,17 +24,17 @@ type Config struct {
 	// Imports is called with pools whose imports at a member may have changed. Exports is called
 	// with pools whose condition may have changed. They must not call the Hub.
 	Imports, Exports func(member string, pools []objectid.Pool)
-	// Waited is called when every member is Settled. It may call the Hub.
+	// Waited is called once every member is Settled. It may call the Hub.
 	Waited func()
 	// Drain is how long requests to a withdrawn export may continue. Default: 10 minutes.
 	Drain time.Duration
 	// Grace is how long the hub waits for a member's first read, and the lease of a member that was
 	// read. Default: 15 s.
 	Grace time.Duration
-	// Never returns why no import may have an address, as a phrase that follows the address; "":
-	// imports may have it.
+	// Never returns why no import may have an address, as a phrase that follows the address. It
+	// returns "" for an allowed address.
 	Never func(netip.Addr) string
-	Now   func() time.Time // monotonic; nil: time.Now
+	Now   func() time.Time // the clock, with monotonic readings; nil: time.Now
 }
 
 // Member is one cluster of the set.
@@ -48,7 +48,7 @@ type Member struct {
 	Store *store.Store
 	// Namespace reports whether a namespace exists in the member or may be created.
 	Namespace func(name string) bool
-	// Own returns the clusters of an import whose entries this hub wrote.
+	// Own returns the exporting clusters whose entries in the import of p this hub wrote.
 	Own func(p objectid.Pool) []string
 }
 
@@ -66,11 +66,11 @@ type member struct {
 	Member
 	registry *registry.Registry
 	importer *imports.Importer
-	placed   map[objectid.Pool]map[string]registry.Placement // the inner key is the exporter
+	placed   map[objectid.Pool]map[string]registry.Placement // keyed by pool, then by exporter
 	written  map[objectid.Pool]Writing
 
 	since     time.Time
-	restored  bool // other members' exports reach the member only after Restore
+	restored  bool // Restore was called; before, the member receives no exports of other members
 	uid       string
 	read      bool
 	connected bool
@@ -78,10 +78,10 @@ type member struct {
 	stamp     registry.Stamp
 	decisions map[objectid.Pool]export.Decision
 	stamps    map[objectid.Pool]registry.Stamp
-	sizes     map[objectid.Pool]int // in bytes
+	sizes     map[objectid.Pool]int // size of each export, in bytes
 	unfit     map[objectid.Pool]unfit
 	unnamed   int
-	crowded   string // why some exports had no room
+	crowded   string // why an importer's registry has no room for some exports; "": it has
 }
 
 // New makes a hub without members.
@@ -119,8 +119,7 @@ func (h *Hub) call(c *changes) {
 	}
 }
 
-// SetMembers replaces the members. all means that a member's imports also have its own exports as
-// entries.
+// SetMembers replaces the members. If all is true, each member also imports its own exports.
 func (h *Hub) SetMembers(list []Member, all bool) {
 	var c changes
 	defer h.call(&c)
@@ -171,8 +170,8 @@ func (h *Hub) sorted() []*member {
 	return slices.SortedFunc(maps.Values(h.members), func(a, b *member) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// Restore receives the entries that the hub wrote earlier into a member's imports. It comes before
-// Exports for the member; other members' exports reach the member only afterwards.
+// Restore receives the entries that the hub wrote earlier into a member's imports. Call it before
+// Exports for the member. Until then, the member receives no exports of other members.
 func (h *Hub) Restore(name string, entries map[objectid.Pool][]inferenceapi.ImportedCluster) {
 	var c changes
 	defer h.call(&c)
@@ -201,8 +200,8 @@ func (h *Hub) Restore(name string, entries map[objectid.Pool][]inferenceapi.Impo
 	}
 }
 
-// Exports replaces a member's exports by the decisions on all its pools. news counts the changed
-// exports.
+// Exports replaces a member's exports. decisions has the decision on each of its pools. news counts
+// the changed exports.
 func (h *Hub) Exports(name, uid string, decisions []export.Decision) (news int) {
 	var c changes
 	defer h.call(&c)
@@ -363,7 +362,7 @@ func (h *Hub) Namespaces(name string) {
 	}
 }
 
-// Taken recomputes a member's import after entries of other controllers changed.
+// Taken recomputes a member's import of a pool after other controllers changed its entries.
 func (h *Hub) Taken(name string, p objectid.Pool) {
 	var c changes
 	defer h.call(&c)
@@ -406,8 +405,8 @@ func (h *Hub) assemble(c *changes, m *member, pools []objectid.Pool) {
 	c.add(&c.imports, m.Name, a.Pools...)
 }
 
-// Import returns this hub's part of the status of an import at a member. imported is false if no
-// object is needed.
+// Import returns this hub's part of the status of an import at a member. imported is false if the
+// member needs no import of the pool.
 func (h *Hub) Import(name string, p objectid.Pool, generation int64) (s inferenceapi.InferencePoolImportStatus,
 	imported bool) {
 	h.mu.Lock()

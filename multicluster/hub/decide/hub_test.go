@@ -22,14 +22,14 @@ import (
 
 var chat = objectid.Pool{Namespace: "ns", Name: "chat"}
 
-// world is a hub. Its members have every namespace except "missing".
+// world is a decide.Hub with members, which have every namespace except "missing".
 type world struct {
 	*decide.Hub
 	t       *testing.T
 	members map[string]decide.Member
 
 	mu      sync.Mutex
-	changed []string // "MEMBER POOL" of imports since the last call of dirty
+	changed []string // changed imports since the last call of dirty, "MEMBER POOL"
 }
 
 func newWorld(t *testing.T, names ...string) *world {
@@ -75,7 +75,8 @@ func (w *world) dirty() string {
 	return out
 }
 
-// exports makes a member export chat at an address to some members. Address "" withdraws it.
+// exports makes a member export the pool chat at an address to some members. The address ""
+// withdraws the export.
 func (w *world) exports(member, address string, to ...string) {
 	var list []export.Decision
 	if address != "" {
@@ -219,7 +220,7 @@ func TestHub_ClusterThatWasMadeAnewTakesItsNameOver(t *testing.T) {
 		w.exports("east", "192.0.2.1")
 		list := []export.Decision{}
 		w.Exports("east", "another", list)
-		w.has("west", "east 192.0.2.1") // the lease of the first one still runs
+		w.has("west", "east 192.0.2.1") // the lease of the first cluster east still runs
 		time.Sleep(20 * time.Second)
 		w.Contact("east", "another")
 		w.has("west", "east 192.0.2.1 False/Draining")
@@ -284,12 +285,12 @@ func TestHub_ImportsAllHasTheOwnPoolToo(t *testing.T) {
 	}
 	w.Written("west", chat, decide.Writing{Clusters: []string{"east", "west"}})
 	w.condition("east", "True/Exported")
-	w.set() // without a change
+	w.set() // sets the same members again
 	w.has("east", "east 192.0.2.1 False/Draining, west 192.0.2.2")
 }
 
-// A starting hub reads exporters and importers in any order. Exports that were withdrawn while no
-// hub ran still drain.
+// An export that was withdrawn while no hub ran still drains after the hub starts. The hub may read
+// the exporter and the importer in any order.
 func TestHub_ExportWithdrawnWhileNoHubRanDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "east")

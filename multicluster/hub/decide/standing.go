@@ -19,18 +19,18 @@ import (
 
 // Writing is the result of writing an import at a member.
 type Writing struct {
-	// Clusters are this hub's entries in the import.
+	// Clusters are the exporting clusters that have an entry of this hub in the import.
 	Clusters []string
 	// Reason states why other entries are missing, for the condition Exported; "": none is missing.
 	Reason, Message string
-	// Left has the reason for each cluster whose entry the API server rejects.
+	// Left has, for each cluster whose entry the API server rejects, the reason.
 	Left map[string]string
-	// Pruned means that the CRD there lacks status.clusters. Only Penstock can then read the
-	// entries.
+	// Pruned means that the CRD at the member lacks status.clusters. Only Penstock can then read
+	// the entries.
 	Pruned bool
 }
 
-// Written stores the content of the import of a pool at a member.
+// Written stores the result of writing the import of a pool at a member.
 func (h *Hub) Written(name string, p objectid.Pool, w Writing) {
 	var c changes
 	defer h.call(&c)
@@ -56,7 +56,8 @@ func (h *Hub) Written(name string, p objectid.Pool, w Writing) {
 	}
 }
 
-// Settled reports whether a cluster's exports are known, or its grace period has ended.
+// Settled reports whether the hub has read a member's exports, or no longer waits for them because
+// Config.Grace has passed.
 func (h *Hub) Settled(name string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -97,7 +98,8 @@ func (h *Hub) exported(m *member, p objectid.Pool) (condition report.Condition, 
 			continue
 		}
 		pl, pending := o.standing(m.Name, p)
-		// A missing import delays the condition while its member may still be read, or responds.
+		// An unwritten import delays the condition while the hub still waits for the importing
+		// member's first read, or while that member responds.
 		if pending && (!h.settled(o) || o.read && o.connected) {
 			return condition, true, false
 		}
@@ -197,8 +199,8 @@ func (h *Hub) Status() []Status {
 	return out
 }
 
-// standing returns the state of cluster's export p at m. pending means that the import is not
-// written yet.
+// standing returns whether member m imports the pool p of cluster. pending means that the hub has
+// not written the import yet.
 func (m *member) standing(cluster string, p objectid.Pool) (pl registry.Placement, pending bool) {
 	pl, placed := m.placed[p][cluster]
 	pl.Member, pl.Pool, pl.Any = m.Name, p, true
@@ -221,8 +223,8 @@ func (m *member) standing(cluster string, p objectid.Pool) (pl registry.Placemen
 	return pl, pl.Reason == ""
 }
 
-// within rejects an export that the ClusterSet's allow of its member excludes. It also removes the
-// endpoints, because these never pass through an API server.
+// within rejects an export that allow, the ClusterSet's limits for the exporting member, excludes.
+// It also removes the endpoints, because endpoints never pass through an API server.
 func (h *Hub) within(d export.Decision, allow v1alpha1.ClusterSetAllow) export.Decision {
 	if d.Export == nil {
 		return d
@@ -260,7 +262,8 @@ func (h *Hub) never(e inferenceapi.ImportedCluster) (at, why string) {
 	}
 	for _, s := range services(e) {
 		for _, a := range s.Addresses {
-			if ip, err := netip.ParseAddr(a); err == nil { // host names are checked by importers, after DNS
+			// Importers check host names after they have resolved them.
+			if ip, err := netip.ParseAddr(a); err == nil {
 				if why := h.cfg.Never(ip); why != "" {
 					return a, why
 				}
@@ -292,8 +295,8 @@ func services(e inferenceapi.ImportedCluster) (out inferenceapi.ServiceImports) 
 	return out
 }
 
-// outside returns an address of the entry that is in none of the ranges. Without ranges any address
-// is allowed; with ranges a host name is not.
+// outside returns an address of the entry that is in none of the ranges. Without ranges, every
+// address is allowed. With ranges, a host name counts as outside.
 func outside(e inferenceapi.ImportedCluster, ranges []string) (string, bool) {
 	if len(ranges) == 0 {
 		return "", false

@@ -29,15 +29,15 @@ type disk struct {
 	kept  map[string]*inode // names that survive a power cut
 	files int
 
-	full    bool // writes fail
+	full    bool // the disk is full, so writes fail
 	lying   bool // Sync of a folder reports success without effect
-	lied    bool // the disk has been lying
+	lied    bool // lying was true at some time
 	forgets bool // Sync never has an effect, which the simulation must detect
 }
 
 func newDisk() *disk { return &disk{names: map[string]*inode{}, kept: map[string]*inode{}} }
 
-// cutPower leaves one of the states that a power cut may leave.
+// cutPower replaces the disk's content by one of the contents that a power cut may leave.
 func (d *disk) cutPower(draw func(n int, what string) int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -61,7 +61,7 @@ func (d *disk) cutPower(draw func(n int, what string) int) {
 	d.names, d.kept = after, maps.Clone(after)
 }
 
-// snapshot copies the state that processes see.
+// snapshot returns a copy of the files as processes see them.
 func (d *disk) snapshot() map[string]*inode {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -22,7 +22,8 @@ const (
 // sharedPools are pools of namespace team that all nodes may have.
 var sharedPools = []string{"chat", "embed", "rerank"}
 
-// act is a change or fault at a node. do returns a log line; "": it is not possible now.
+// act is a kind of change or fault at a node. do carries it out and returns a log line; "": it is
+// not possible now.
 type act struct {
 	name string
 	do   func(n *node, draw func(n int, what string) int) string
@@ -93,7 +94,7 @@ func (n *node) join(o *node) {
 	}
 }
 
-// happens are faults.
+// happens are the kinds of faults.
 var happens = []act{
 	{"cut", func(n *node, draw func(int, string) int) string {
 		o := n.other(draw(2, "other"))
@@ -192,7 +193,7 @@ func (n *node) restart(draw func(int, string) int, power, zombie bool) string {
 				n.stop(p, false)
 			}
 		})
-		for i := range 4 { // members connect to either process
+		for i := range 4 { // members may connect to either process
 			name := fmt.Sprintf("%s: connections to %s and its successor are lost %d", n.name, p.id, i)
 			after := time.Duration(i*6000+1000+draw(5000, "reset"+fmt.Sprint(i))) * time.Millisecond
 			n.w.schedule("", name, after, func() {
@@ -201,7 +202,7 @@ func (n *node) restart(draw func(int, string) int, power, zombie bool) string {
 				}
 			})
 		}
-		pool := n.pools[draw(len(n.pools), "pool")] // the old process does not read this
+		pool := n.pools[draw(len(n.pools), "pool")] // the old process does not see this change
 		pool.exported, pool.changed = !pool.exported, time.Now()
 		text += fmt.Sprintf("; export of %s: %v", pool.key(), pool.exported)
 	case power:
@@ -272,7 +273,7 @@ func (w *world) heal() {
 			n.hostile = w.began
 		}
 		for _, p := range slices.Clone(n.processes) {
-			if p.alone || n.lied() { // its next process must not have the invented exports
+			if p.alone || n.lied() { // a hostile node's next process must not have invented exports
 				n.stop(p, false)
 			}
 		}

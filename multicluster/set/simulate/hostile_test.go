@@ -70,7 +70,7 @@ func (n *node) lie(stream string, r *discoveryResponse) *discoveryResponse {
 		}
 	case 5: // exports in namespaces that its members do not allow
 		add("private/secret", record("private/secret", "10.9.0.2", 1))
-	case 6: // stamps beyond its state's stamp; they are limited to that
+	case 6: // stamps above the state's stamp, to which importers limit them
 		for i := range 600 {
 			add(fmt.Sprintf("team/many-%d", i), record("team/many", "10.9.0.3", 1<<52))
 		}

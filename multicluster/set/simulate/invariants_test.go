@@ -18,21 +18,21 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// watched has the observations about a process.
+// watched has the earlier observations of a process, with which invariants are checked.
 type watched struct {
 	withdrawn map[registry.RecordID]registry.Stamp // the stamps of withdrawals, by member and pool
 	exported  map[registry.RecordID]bool           // exports without a withdrawal
 	left      map[registry.RecordID]bool           // exports that drain because their member left, or had left
-	checked   map[string]string                    // by member: the state at the last check
-	shown     map[string]string                    // by member: the last line of the log about it
-	shares    map[string]string                    // by member: its share before an event
-	held      map[string]int                       // by member: its exports
+	checked   map[string]string                    // each member's state at the last check
+	shown     map[string]string                    // the last log line about each member
+	shares    map[string]string                    // each member's data before an event (share)
+	held      map[string]int                       // number of each member's exports at the last check
 	most      int                                  // each member's share at the last check
-	members   registry.WatchSet                    // of the last check, with the store's revision
+	members   registry.WatchSet                    // watches the members since the last check
 	revision  uint64
 }
 
-// unchanged reports whether the members did not change since the last check.
+// unchanged reports whether the process's members and store are unchanged since the last check.
 func (w *watched) unchanged() bool {
 	for changed := range w.members {
 		select {
@@ -44,7 +44,7 @@ func (w *watched) unchanged() bool {
 	return w.members != nil
 }
 
-// checkAll checks the invariants between two events.
+// checkAll checks the invariants of all processes. It runs after each event.
 func (w *world) checkAll() {
 	for _, n := range w.nodes {
 		for _, p := range n.processes {
@@ -77,7 +77,7 @@ func (p *process) check() {
 		p.watched.revision, p.watched.members = revision, registry.NewWatchSet()
 	}
 	most, bytes := r.Share()
-	before := p.watched.most // a member may have had this share since the last check
+	before := p.watched.most // the share may have shrunk since the last check
 	p.watched.most = most
 	for _, m := range r.Members(p.watched.members) {
 		if now := fmt.Sprint(m.UID, m.State, m.Known, m.Connected(),
@@ -137,8 +137,8 @@ func (p *process) checkReturn(exporter *node, m registry.Member, e *registry.Exp
 		p.id, e.Pool.Namespace, e.Pool.Name, m.Name, e.Stamp, at)
 }
 
-// forget drops observations of a member that leaves or rejoins: a user has then decided about its
-// exports.
+// forget drops the observations about a member that leaves or rejoins, because a user has then
+// decided about its exports.
 func (p *process) forget(member string) {
 	for _, e := range p.set.Registry().ExportsOf(member) {
 		if p.watched.left != nil {
@@ -175,7 +175,7 @@ func (n *node) lied() bool { return !n.hostile.IsZero() }
 // rewound reports whether a node's state, and so its stamps, may have gone back.
 func (n *node) rewound() bool { return n.lost || n.disk.lied }
 
-// checkLoaded checks that a starting process loads the saved records, or newer ones.
+// checkLoaded checks that a starting process loads the saved records, or newer versions of them.
 func (n *node) checkLoaded(p *process, list []registry.Record, err error) {
 	defer func() {
 		n.kept, n.dropped = map[registry.RecordID]registry.Record{}, map[registry.RecordID]bool{}
@@ -193,7 +193,7 @@ func (n *node) checkLoaded(p *process, list []registry.Record, err error) {
 		saved := n.kept[id]
 		i := slices.IndexFunc(list, func(r registry.Record) bool { return r.RecordID == id })
 		if i < 0 {
-			continue // dropped since then, perhaps by an interrupted save
+			continue // dropped since the last save, perhaps by an interrupted save
 		}
 		loaded, exporter := list[i], n.w.node(id.Cluster)
 		if loaded.UID == saved.UID && loaded.Stamp.Compare(saved.Stamp) < 0 && !exporter.rewound() && !exporter.lied() {
@@ -217,7 +217,7 @@ func (w *world) node(name string) *node {
 	return nil
 }
 
-// share describes what a process has of a member: exports, Offers, and endpoints for Envoys.
+// share describes a member's data in a process: its exports, Offers, and endpoints for Envoys.
 func (p *process) share(member string) string {
 	var out strings.Builder
 	for _, e := range p.set.Registry().ExportsOf(member) {
@@ -245,7 +245,8 @@ func hash(value any) uint64 {
 	return h.Sum64()
 }
 
-// before records what a process has of other members, before a message with exports arrives there.
+// before runs before a message with exports arrives at a process. It records the other members'
+// data there.
 func (w *world) before(e *event) {
 	at, from, ok := arrives(e.name)
 	if !ok {
@@ -279,8 +280,9 @@ func (w *world) after(e *event) {
 	}
 }
 
-// checkArrived checks, some time after the faults have healed, that each importer has exactly what
-// each exporter exports to it. A lost epoch or a hostile past is no excuse.
+// checkArrived checks, some time after all faults have ended, that each importer has exactly the
+// exports that each exporter exports to it. This also holds after a lost epoch, and for a node that
+// was hostile.
 func (w *world) checkArrived() {
 	for _, to := range w.nodes {
 		for _, exporter := range w.nodes {

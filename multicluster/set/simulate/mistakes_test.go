@@ -4,7 +4,8 @@ package simulate
 
 import "testing"
 
-// mistakes are values of $PENSTOCK_FAULT: faults of the code in a build with the tag faults.
+// mistakes are the values of $PENSTOCK_FAULT. In a build with the tag faults, each makes the code
+// behave as if it had this fault.
 var mistakes = []string{
 	"fence",       // updates with older stamps count
 	"lease",       // a lease never ends

@@ -23,8 +23,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/set"
 )
 
-// gRPC's timeouts as multicluster/channel configures them: for a silent peer, and between attempts
-// to connect.
+// These are gRPC's timeouts as multicluster/channel configures them, for connecting, for a silent
+// peer, and between attempts to connect.
 const (
 	connectTimeout  = time.Second
 	clientKeepalive = 13 * time.Second
@@ -39,11 +39,11 @@ type network struct {
 	mu         sync.Mutex
 	servers    map[string][]*server // by address, the oldest first
 	transports []*transport
-	dials      map[string]int // counters, by process and address
+	dials      map[string]int // number of dials, by process and address
 	links      map[string]*link
 }
 
-// link connects two nodes.
+// link has the faults of the network between two nodes.
 type link struct {
 	cut    time.Time // until then connections are reset or impossible
 	silent time.Time // until then messages are delayed
@@ -417,7 +417,8 @@ func (t *transport) lostAtServer() {
 	}
 }
 
-// silence makes both ends give up a transport on which nothing arrives in time.
+// silence makes both ends of a transport give it up after their keepalive timeouts, if silent still
+// returns true.
 func (t *transport) silence(silent func() bool) {
 	t.net.w.schedule("", t.name+" keepalive of the client", clientKeepalive, func() {
 		if silent() {

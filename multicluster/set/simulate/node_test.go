@@ -34,7 +34,8 @@ import (
 // drain is how long importers keep a withdrawn export.
 const drain = 20 * time.Second
 
-// budget limits the exports of all members of a node. It is low, so that a flood takes little CPU.
+// budget is set.Config.Budget of each node. It is low, so that a flood of exports takes little CPU
+// time.
 const budget = 800
 
 // pool is a pool as the node's user wrote it.
@@ -43,7 +44,7 @@ type pool struct {
 	exported        bool
 	to              []string
 	weight, servers int
-	generation      int       // of the servers; each generation has other addresses
+	generation      int       // of the servers; each has other addresses
 	changed         time.Time // when its export last changed
 }
 
@@ -68,9 +69,9 @@ type node struct {
 	flooded  int
 	backup   map[string]*inode
 
-	processes []*process // running; the last one is the current one
+	processes []*process // the running processes; the last is the current process
 	started   int
-	lost      bool // its state was lost, so its stamps may go back
+	lost      bool // the node's state was lost, so its stamps may go back
 	epoch     uint64
 	kept      map[registry.RecordID]registry.Record // saved records
 	dropped   map[registry.RecordID]bool
@@ -88,8 +89,8 @@ type process struct {
 	set    *set.Set
 	cancel context.CancelFunc
 	done   chan struct{}
-	off    atomic.Bool // its power was cut: it sends nothing
-	alone  bool        // it was replaced without notice
+	off    atomic.Bool // the power was cut, so the process sends nothing
+	alone  bool        // it was replaced, but continues to run
 
 	mu        sync.Mutex
 	exports   []export.Export
@@ -144,7 +145,8 @@ func (n *node) start() *process {
 	return p
 }
 
-// translate plays the pipeline of a process.
+// translate does what a real process does after each change of the store: it translates, and calls
+// Set.Follow.
 func (p *process) translate(ctx context.Context, picker netip.AddrPort) {
 	t := translator.New(translator.Config{
 		Controller: "penstock.dev/simulated", AnyController: true, Pickers: []netip.AddrPort{picker},
@@ -190,8 +192,8 @@ func (p *process) onPanic(peer string, value any, stack []byte) {
 	p.panicked = fmt.Sprintf("a message of %s: %v\n%s", peer, value, stack)
 }
 
-// kill ends a process as SIGKILL does or, if power is set, as a power cut does: peers are then not
-// notified.
+// kill ends a process as SIGKILL does. If power is true, it ends the process as a power cut does,
+// so peers are not notified.
 func (p *process) kill(power bool) {
 	p.mount.end()
 	if power {

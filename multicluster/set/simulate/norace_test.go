@@ -11,8 +11,8 @@ import (
 // seeds is how many seeds a test plays.
 const seeds = 8
 
-// A seed must give the same log each time, because otherwise a failure could not be replayed. Under
-// the race detector the log differs, because goroutines are scheduled differently.
+// A seed must give the same log each time, because otherwise a failure could not be replayed. The
+// test does not run under the race detector, which schedules goroutines differently.
 func TestSimulation_SeedReplaysExactly(t *testing.T) {
 	for seed := range uint64(1) {
 		first, _ := simulate(t, seed)

@@ -63,8 +63,8 @@ func TestSimulation_SeedsHold(t *testing.T) {
 	}
 }
 
-// A simulation that detects no known fault proves nothing. make simulate FAULTS=1 tests more of
-// them.
+// The simulation must detect a known fault: folders that are not synced. make simulate FAULTS=1
+// tests more known faults.
 func TestSimulation_FolderThatIsNotSyncedIsFound(t *testing.T) {
 	for seed := range uint64(20) {
 		if _, violated := simulate(t, seed, func(w *world) {

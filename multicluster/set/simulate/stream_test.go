@@ -17,18 +17,18 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// stream is one call.
+// stream is one call of the streaming method over a transport.
 type stream struct {
 	over               *transport
 	name               string
 	codec              encoding.CodecV2
 	most               int
 	ctx, served        context.Context
-	cancel             context.CancelFunc // of served
+	cancel             context.CancelFunc // cancels served
 	toClient, toServer half
 
 	mu   sync.Mutex
-	sent map[string]int // by direction and topic
+	sent map[string]int // number of messages, by direction and topic
 }
 
 func (t *transport) stream(ctx context.Context, codec encoding.CodecV2, most int) grpc.ClientStream {
@@ -102,7 +102,7 @@ func (s *stream) send(from *process, to *node, direction string, m any, into *ha
 	return nil
 }
 
-// half holds the messages that arrived at one end of a stream.
+// half has the messages that have arrived at one end of a stream and were not received yet.
 type half struct {
 	mu    sync.Mutex
 	items [][]byte

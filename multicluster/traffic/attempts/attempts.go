@@ -15,7 +15,8 @@ import (
 
 const (
 	maxMembers = 10_000
-	// maxKept bounds the stored requests: 80 s at 100 per second, at most 4 MiB.
+	// maxKept bounds the number of stored requests. So many take at most 4 MiB, and arrive in 80 s
+	// at 100 requests per second.
 	maxKept = 8192
 	// maxID bounds the ID of a stored request, in bytes.
 	maxID       = 64
@@ -63,15 +64,16 @@ func (t *Traffic) add(o *Traffic) {
 
 // Config configures a Counter.
 type Config struct {
-	// Allowed reports whether the configuration of a Gateway's proxies has Envoy clusters for a
-	// pool.
+	// Allowed reports whether Penstock has configured the Envoys of a Gateway with Envoy clusters
+	// for a pool.
 	Allowed func(gateway string, pool objectid.Target) bool
-	// Exists reports whether an import has an exporting cluster.
+	// Exists reports whether an import still has an exporting cluster.
 	Exists func(objectid.Target) bool
 	Now    func() time.Time // nil: time.Now
 }
 
-// Counter counts and stores requests. It is a prometheus.Collector.
+// Counter counts and stores the outcomes of requests to exporting clusters. It is a
+// prometheus.Collector.
 type Counter struct {
 	cfg Config
 
@@ -100,7 +102,7 @@ func New(c Config) *Counter {
 	return &Counter{cfg: c, members: map[objectid.Target]*member{}}
 }
 
-// Count counts a finished request (picker.Config.Attempts).
+// Count counts a finished request, which an Envoy's access log reports (picker.Config.Attempts).
 func (c *Counter) Count(a accesslog.Attempt) {
 	to, spilled := exportingCluster(&a)
 	through, also := spilledThrough(&a)
@@ -139,9 +141,9 @@ func (c *Counter) Count(a accesslog.Attempt) {
 	c.next = (c.next + 1) % maxKept
 }
 
-// exportingCluster returns the exporting cluster that received a request, and whether a pool
-// spilled the request. Target.Member is "" for this cluster, and for an import with several
-// clusters.
+// exportingCluster returns the exporting cluster that received a request. to.Member is "" for this
+// cluster, and for an import with several clusters. spilled reports whether a pool spilled the
+// request to an import with several clusters.
 func exportingCluster(a *accesslog.Attempt) (to objectid.Target, spilled bool) {
 	if !a.Member.IsZero() {
 		return a.Member, false
@@ -166,8 +168,8 @@ func spilledThrough(a *accesslog.Attempt) (to objectid.Target, ok bool) {
 	return to, ok && to.Member != ""
 }
 
-// allowed reports whether a Gateway may send requests to an exporting cluster: it has that cluster,
-// or the whole import.
+// allowed reports whether a Gateway may send requests to an exporting cluster: its Envoys have
+// Envoy clusters for this exporting cluster, or for the whole import.
 func (c *Counter) allowed(gateway string, id objectid.Target) bool {
 	whole := objectid.Target{Pool: id.Pool, Import: true}
 	return gateway == "" || c.cfg.Allowed(gateway, id) || c.cfg.Allowed(gateway, whole)
@@ -200,8 +202,8 @@ func (c *Counter) Traffic() map[string]Traffic {
 	return out
 }
 
-// Records returns the stored requests with the ID of q (picker.Picks.Request), newest first; nil if
-// q has none.
+// Records returns the stored requests with the request ID q.Request, newest first. It returns nil
+// if q.Request is "".
 func (c *Counter) Records(q picker.Picks) (out []*picker.Record) {
 	if q.Request == "" {
 		return nil

@@ -46,7 +46,8 @@ func TestAttempts_CountWhatBecameOfRequestsByCluster(t *testing.T) {
 		func(a *accesslog.Attempt) { a.Status, a.Canceled = 0, true },
 		func(a *accesslog.Attempt) { a.Declined, a.Status, a.Route = true, 429, "hop.ns.import.chat" },
 		func(a *accesslog.Attempt) { a.Cluster, a.Route = "", "hop.ns.import.chat@east" },
-		func(a *accesslog.Attempt) { a.Cluster, a.Route = "members/ns/chat", "ns/route" }, // its hop reports it
+		// The hop to the member reports this request.
+		func(a *accesslog.Attempt) { a.Cluster, a.Route = "members/ns/chat", "ns/route" },
 		func(a *accesslog.Attempt) { a.Cluster, a.Route = "last/pool/ns/chat", "hop.ns.pool.chat" },
 		func(a *accesslog.Attempt) { a.Cluster = "" },
 	} {
@@ -93,12 +94,12 @@ func TestAttempts_CountWhatBecameOfRequestsByCluster(t *testing.T) {
 	}
 }
 
-// A Gateway may report only requests that its own proxies can have sent.
+// A report of a Gateway counts only if the Gateway's own Envoys can have sent the request.
 func TestAttempts_OfAGatewayCountForItsOwnClustersAlone(t *testing.T) {
 	c, _ := newCounter(always)
 	for _, a := range []accesslog.Attempt{
 		{Gateway: "ns/gw", Cluster: "last/parent/ns/chat/west", Status: 200},
-		// this cluster itself, in an import with several clusters
+		// The request went to this cluster itself, in an import with several clusters.
 		{Gateway: "ns/gw", Route: "hop.ns.import.both@here", Cluster: "last/pool/ns/both", Status: 200},
 		{Gateway: "ns/gw", Cluster: "peer/ns/chat/other", Status: 200},
 		{Gateway: "ns/other", Cluster: "last/parent/ns/chat/west", Status: 200},
@@ -133,7 +134,7 @@ func TestAttempts_OfARequestAreKeptNewestFirst(t *testing.T) {
 	c.Count(accesslog.Attempt{Cluster: "import/ns/chat/east", Request: "one", Began: began, Status: 429,
 		Declined: true})
 	c.Count(accesslog.Attempt{Cluster: "last/parent/ns/chat/west", Request: "two", Status: 200})
-	// the picker's records have this request
+	// The picker's own records already have this request.
 	c.Count(accesslog.Attempt{Cluster: "last/parent/ns/chat/west", Request: "one", Leased: true, Status: 200})
 	c.Count(accesslog.Attempt{
 		Cluster: "last/parent/ns/chat/west", Request: "one", There: "other", Began: began.Add(time.Second), Status: 200,

@@ -5,5 +5,5 @@
 // the picker issued no lease, for `penstock explain --why`.
 //
 // A Counter counts for at most maxMembers clusters, and stores at most maxKept requests. It drops
-// reports on a cluster that the Gateway's proxies do not have (Config.Allowed).
+// an Envoy's report on a cluster that Penstock has not configured in the Envoy (Config.Allowed).
 package attempts

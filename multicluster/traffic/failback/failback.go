@@ -19,7 +19,8 @@ type Store interface {
 	Apply(ops ...store.Op) (store.Revision, error)
 }
 
-// Keeper tracks which clusters must be last in their imports for now.
+// Keeper tracks which clusters of imports have recovered too recently, and stores them in
+// Failbacks.
 type Keeper struct {
 	store Store
 	log   *slog.Logger
@@ -36,7 +37,7 @@ type ordered struct {
 
 type member struct {
 	damper selection.Damper
-	gone   time.Time // when the cluster left the import; zero: it has not
+	gone   time.Time // when the cluster left the import; zero: it is in the import
 }
 
 // New makes a Keeper without imports.
@@ -44,7 +45,8 @@ func New(s Store, log *slog.Logger) *Keeper {
 	return &Keeper{store: s, log: log, wake: make(chan struct{}, 1), imports: map[objectid.Pool]*ordered{}}
 }
 
-// Follow applies changes of the readiness of imports' clusters.
+// Follow records which clusters of the changed imports are ready, and updates the imports'
+// Failbacks.
 func (k *Keeper) Follow(changed []translator.OrderedImport) {
 	if len(changed) == 0 {
 		return
@@ -129,7 +131,8 @@ func (k *Keeper) apply(ops []store.Op) {
 	}
 }
 
-// Run removes clusters from Failbacks after selection.Recovery, until ctx ends.
+// Run removes clusters from Failbacks once they have been ready for selection.Recovery, until ctx
+// ends.
 func (k *Keeper) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -49,7 +49,7 @@ func (w *world) apply(ops ...store.Op) {
 	w.follow()
 }
 
-// follow translates the store and passes on the result, until nothing changes any more.
+// follow translates the store and passes the result to the Keeper, until nothing changes any more.
 func (w *world) follow() {
 	for {
 		revisions, view := w.sub.Pending()
@@ -127,7 +127,7 @@ func TestFailback_ClusterThatFlapsIsNotFirstUntilItStaysReady(t *testing.T) {
 			time.Sleep(500 * time.Millisecond)
 			w.expect("east", "north", "west")
 		}
-		// It had been ready for half a second.
+		// west became ready half a second ago.
 		time.Sleep(2 * time.Second)
 		w.expect("east", "north", "west")
 		time.Sleep(2500 * time.Millisecond)
@@ -167,7 +167,7 @@ func TestFailback_ClusterWhoseEntryFlapsIsNotFirst(t *testing.T) {
 	})
 }
 
-// If all clusters flap, they serve in their usual order.
+// If all clusters become ready and unready in turns, they serve in their usual order.
 func TestFailback_ClustersThatAllFlapServe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -21,19 +21,21 @@ import (
 // Config configures a Loads.
 type Config struct {
 	// Waiting returns how long a new request to a pool would wait at this process's picker, and how
-	// many prompt blocks the pool's servers can cache.
+	// many prompt blocks the pool's servers can cache together. ok is false if an external picker
+	// picks for the pool.
 	Waiting func(pool objectid.Pool) (w schedule.Wait, capacity int, ok bool)
 	// Federation returns this cluster's Federation; nil without a cluster set.
 	Federation func() Federation
 	// Cluster returns the name of this cluster in its set; "" without a set.
 	Cluster func() string
-	// OnPage, if set, receives why the metrics page of a cluster's picker cannot be read over TLS;
-	// "": it can.
+	// OnPage, if set, receives why the metrics page of a cluster's picker cannot be read over TLS.
+	// why is "" if the page can be read.
 	OnPage func(pool objectid.Pool, member, why string)
 	Log    *slog.Logger
 }
 
-// Loads chooses clusters, and reports this cluster's load. It is safe for concurrent use.
+// Loads chooses the clusters of requests to imports, and reports this cluster's load to members. It
+// is safe for concurrent use.
 type Loads struct {
 	cfg    Config
 	id     string
@@ -46,7 +48,7 @@ type Loads struct {
 
 	pools pools
 
-	pagesMu sync.Mutex // lock it after mu
+	pagesMu sync.Mutex // is locked after mu
 	pages   map[pageKey]*page
 }
 
@@ -100,8 +102,8 @@ func (l *Loads) SetClusters(id objectid.Target, c *picker.Clusters) {
 	l.mu.Unlock()
 }
 
-// setMembers passes the clusters to c.load. A cluster's number of servers is from its picker's
-// metrics page or, if that lacks it, from the exporter.
+// setMembers passes the import's clusters to c.load. A cluster's number of servers comes from the
+// metrics page of its picker or, if the page lacks the number, from the cluster's export.
 func (c *choosable) setMembers(roundTrip func(member string) time.Duration,
 	servers func(pool objectid.Pool, member string) int) {
 	members := make([]selection.Member, len(c.list))

@@ -29,9 +29,9 @@ type link struct {
 	self   string
 
 	mu     sync.Mutex
-	wanted []objectid.Member // by this cluster
+	wanted []objectid.Member // pools whose load this cluster requests
 	other  *link
-	sink   *Loads // receives publications
+	sink   *Loads // receives the loads that the other end publishes
 	sent   []federation.Load
 }
 
@@ -62,17 +62,18 @@ func (k *link) PublishLoad(to objectid.Member, load federation.Load) error {
 
 func (k *link) RoundTrip(string) time.Duration { return 20 * time.Millisecond }
 
-// reports are the published reports.
+// reports returns the loads that this end has published.
 func (k *link) reports() []federation.Load {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Clone(k.sent)
 }
 
-// pair is an importer, "here", and an exporter, "east", whose pool reports a wait.
+// pair has the Loads of an importer, "here", and of an exporter, "east". The pool of east reports
+// wait.
 type pair struct {
 	here, east *Loads
-	from       *link // the exporter's link
+	from       *link // the link of the exporter
 	mu         sync.Mutex
 	wait       schedule.Wait
 }
@@ -154,7 +155,7 @@ func TestLeastLoad_ClusterIsJudgedByItsReports(t *testing.T) {
 		if charge == nil {
 			t.Fatal("the request is not charged")
 		}
-		// some 8,000 tokens, read by four servers at 2,000 a second
+		// Four servers, each with 2,000 tokens a second, read about 8,000 tokens.
 		if got := p.costs(t, picker.ClusterPrompt{})["east"].Wait; got < 0.9 {
 			t.Errorf("after a request of 8,000 tokens the wait is %.3f s, want at least 0.9", got)
 		}
@@ -171,7 +172,7 @@ func TestLeastLoad_PoolThatRestsIsReportedSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
 		p.here.SetClusters(whole, clusters())
-		time.Sleep(time.Second + time.Millisecond) // after the next report
+		time.Sleep(time.Second + time.Millisecond) // waits until after the next report
 		before := len(p.from.reports())
 		time.Sleep(20 * time.Second)
 		if n := len(p.from.reports()) - before; n < 3 || n > 5 {
@@ -242,8 +243,8 @@ func TestLeastLoad_DeclinedClusterComesLast(t *testing.T) {
 	})
 }
 
-// A member receives only the counts of its own requests. Clients may invent senders, so memory for
-// them is bounded.
+// A member receives only the counts of its own requests. Clients may invent senders, so the memory
+// for counts of senders is bounded.
 func TestLeastLoad_CountsAreTheMembersOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
@@ -268,7 +269,7 @@ func TestLeastLoad_CountsAreTheMembersOwn(t *testing.T) {
 	})
 }
 
-// With Latency no load is requested or reported. Response times decide.
+// With Latency, no load is requested or reported. The choice depends on response times.
 func TestLatency_AnswersDecideAndNoReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
@@ -297,7 +298,7 @@ func TestLatency_AnswersDecideAndNoReports(t *testing.T) {
 		if got := answer(time.Second); got != "west" {
 			t.Errorf(`%s is chosen, which costs as much and the margin, want "west"`, got)
 		}
-		// A change of the policy discards all state.
+		// A change of the policy discards all measurements.
 		p.here.SetClusters(whole, clusters())
 		if got := p.costs(t, picker.ClusterPrompt{})["east"]; got.Basis != "own requests" || got.Wait != 0 {
 			t.Errorf(`%+v, want Basis "own requests" and Wait 0`, got)

@@ -42,8 +42,8 @@ func (l *Loads) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. It returns no series if neither this cluster nor a
-// member chooses among clusters.
+// Collect implements prometheus.Collector. It returns no series if this cluster chooses among no
+// clusters, and no member requests its load.
 func (l *Loads) Collect(out chan<- prometheus.Metric) {
 	l.collectArrived(out)
 	names, byName := l.standings()

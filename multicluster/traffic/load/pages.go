@@ -28,22 +28,22 @@ import (
 const (
 	pageInterval = 5 * time.Second
 	pageTimeout  = 2 * time.Second
-	maxPage      = 1 << 20 // of one page, in bytes
+	maxPage      = 1 << 20 // bounds a page, in bytes
 	pagesAtOnce  = 8
 )
 
-// readyServers are series of llm-d's and the inference extension's pickers: the number of servers
-// that take requests.
+// readyServers are the metrics with the number of servers that take requests, in the pickers of
+// llm-d and of the Gateway API inference extension.
 var readyServers = []string{"llm_d_epp_ready_endpoints{", "inference_pool_ready_pods{"}
 
 // Page is the metrics page of the picker of an import's exporting cluster.
 type Page struct {
 	Import objectid.Pool
 	Member string
-	// Pool is the pool's name on the page.
+	// Pool is the pool's name in the page's metric labels.
 	Pool      string
-	Addresses []netip.Addr // of replicas; the first that responds is used
-	Port      uint16       // 0: no page
+	Addresses []netip.Addr // addresses of replicas; the first that responds is used
+	Port      uint16       // 0: the picker has no page
 	// TLS configures the connection; nil: cleartext.
 	TLS *dial.TLS
 	// Authorization is a request header; "": none. It must only be set with a TLS that verifies the
@@ -63,11 +63,12 @@ type page struct {
 	failure string
 }
 
-// noServers means that the page shows 0 servers; 0 means that it shows no number.
+// noServers is the number of servers if the page shows 0. The number 0 means that the page shows no
+// number.
 const noServers = -1
 
-// SetPage sets the page of a cluster's picker. The page is read while LeastLoad chooses among the
-// import's clusters.
+// SetPage sets the metrics page of the picker of an import's cluster. RunPages reads the page while
+// LeastLoad chooses among the import's clusters. Port 0 removes the page.
 func (l *Loads) SetPage(p Page) {
 	l.pagesMu.Lock()
 	defer l.pagesMu.Unlock()
@@ -168,7 +169,9 @@ func (l *Loads) forgetPages(read map[pageKey]bool) {
 
 func (l *Loads) pageRead(key pageKey, p *page, servers int, err error) {
 	failure := ""
-	if err != nil && p.TLS != nil { // in cleartext, the page may be closed to other clusters on purpose
+	// Without TLS, the failure is not reported, because the page may be closed to other clusters on
+	// purpose.
+	if err != nil && p.TLS != nil {
 		failure = err.Error()
 	}
 	l.pagesMu.Lock()
@@ -194,8 +197,8 @@ func (p *page) newClient() *http.Client {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// read reads the page at the first address that responds. Its error has no text from the server,
-// which could repeat the credential.
+// read reads the page at the first address that responds. The error has no text from the server,
+// because the server could repeat the credential.
 func (p *page) read(ctx context.Context) (servers int, err error) {
 	err = errors.New("its picker has no address")
 	for _, ip := range p.Addresses {
@@ -242,8 +245,9 @@ func (p *page) readAt(ctx context.Context, ip netip.Addr) (int, error) {
 	return 0, fmt.Errorf("it answers %d", resp.StatusCode)
 }
 
-// parse returns how many servers take requests: the series with the pool's name or, without one,
-// the only series. It returns 0 without a series, and noServers if the series is 0.
+// parse returns how many servers take requests, from the series with the pool's name. If there is
+// no such series, it uses the only series. It returns 0 if this also fails, and noServers if the
+// series has the value 0.
 func parse(page io.Reader, pool string) int {
 	found := map[string]int{}
 	lines := bufio.NewScanner(page)
@@ -263,7 +267,8 @@ func parse(page io.Reader, pool string) int {
 		if err != nil || n != 0 && (n < 1 || n > 1<<16) || math.IsNaN(n) {
 			continue
 		}
-		// The larger counts: one of two series may be out of use.
+		// Two metrics may have a series of the pool. The larger value is used, because a picker may
+		// no longer set one of the metrics.
 		if shown := cmp.Or(int(n), noServers); found[name] == 0 || found[name] < shown {
 			found[name] = shown
 		}

@@ -25,8 +25,8 @@ type pageServer struct {
 	*httptest.Server
 	mu       sync.Mutex
 	ready    int
-	received []string // Authorization headers
-	moved    string   // target of a redirect
+	received []string // Authorization headers of all requests
+	moved    string   // URL to which requests are redirected; "": none
 }
 
 func newPageServer(t *testing.T, start func(http.Handler) *httptest.Server) *pageServer {
@@ -61,7 +61,7 @@ func (s *pageServer) page(tls *dial.TLS) Page {
 		Addresses: []netip.Addr{at.Addr()}, Port: at.Port(), TLS: tls, Authorization: "Bearer s3cret"}
 }
 
-// waitOfEast is how long a request would wait in cluster east, in seconds.
+// waitOfEast returns how long a request would wait in cluster east, in seconds.
 func waitOfEast(t *testing.T, l *Loads) float64 {
 	t.Helper()
 	ranked, charge := l.Choose(whole, picker.ClusterPrompt{}, true, nil)
@@ -88,8 +88,9 @@ func loadEast(l *Loads) {
 	}
 }
 
-// Without reports, a cluster's wait is estimated from this process's requests there, divided by the
-// number of servers on its picker's page.
+// If a cluster does not report its load, its wait is estimated: this process's requests to the
+// cluster, divided by the number of servers on the page of the cluster's picker. The page is read
+// with the credential.
 func TestSecretRef_PageOfAClustersPickerIsReadWithItsCredential(t *testing.T) {
 	s := newPageServer(t, httptest.NewTLSServer)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
@@ -171,7 +172,8 @@ func TestSecretRef_PageOfAClustersPickerIsReadWithItsCredential(t *testing.T) {
 	}
 }
 
-// A figure of zero differs from a missing one, and from an unreadable page.
+// Only a page that shows zero servers bars the cluster. A page without a number, or that cannot be
+// read, does not.
 func TestMetricsPage_ClusterWithoutReadyServersTakesNoRequest(t *testing.T) {
 	var text atomic.Value
 	s := httptest.NewServer(

@@ -21,7 +21,8 @@ const (
 	interval = 200 * time.Millisecond
 	resting  = 5 * time.Second
 	apart    = time.Second
-	// kept is in how many reports a block is repeated, because a report may be lost or replaced.
+	// kept is the number of reports that have the same block, because a report may be lost or
+	// replaced.
 	kept = 4
 	// maxSenders bounds a pool's counted senders. A sender is a process of a member.
 	maxSenders = 256
@@ -36,7 +37,7 @@ type Federation interface {
 	RoundTrip(member string) time.Duration
 }
 
-// own is the key of this cluster among members.
+// own is the key that stands for this cluster in maps keyed by member.
 const own = ""
 
 type pools struct {
@@ -59,7 +60,7 @@ type sender struct {
 	at       time.Time
 }
 
-// Sent counts a pick of this process or of a replica.
+// Sent counts a request that this process's picker, or the picker of a replica, sent to a server.
 func (l *Loads) Sent(s picker.Sent) {
 	if !l.pools.asked.Load() {
 		return
@@ -79,7 +80,7 @@ func (l *Loads) Sent(s picker.Sent) {
 	from := c.senders[s.Sender]
 	if from == nil {
 		if len(c.senders) == maxSenders {
-			return // without a count, the sender uses its own requests
+			return // a sender without a count estimates the load from its own requests
 		}
 		from = &sender{}
 		c.senders[s.Sender] = from
@@ -88,7 +89,8 @@ func (l *Loads) Sent(s picker.Sent) {
 	from.at = time.Now()
 }
 
-// Receive passes a member's report to the imports of the pool.
+// Receive applies a member's report on its pool, for choosing among the clusters of the pool's
+// import.
 func (l *Loads) Receive(from objectid.Member, load federation.Load) {
 	l.take(from.Pool, from.Member, load)
 }
@@ -106,7 +108,7 @@ func (l *Loads) take(pool objectid.Pool, cluster string, load federation.Load) {
 	}
 }
 
-// Run reports until ctx ends.
+// Run reports this cluster's load to members until ctx ends.
 func (l *Loads) Run(ctx context.Context) error {
 	var far time.Time
 	var asked Federation
@@ -232,11 +234,11 @@ func (l *Loads) keep(asked map[objectid.Pool][]string) {
 	l.pools.asked.Store(len(l.pools.byPool) > 0)
 }
 
-// load returns the report on a pool for members, with the counts of all senders. due is false while
-// the load is unchanged and the last report is younger than resting.
+// load returns the report on a pool for members, with the counts of all senders. due is false if no
+// report is needed: the load is unchanged, and the last report is younger than resting.
 func (l *Loads) load(now time.Time, pool objectid.Pool, members []string) (load federation.Load, due bool) {
 	w, capacity, ok := l.cfg.Waiting(pool)
-	if !ok { // an external picker: importers use their own requests
+	if !ok { // an external picker picks, so importers estimate the load
 		return load, false
 	}
 	l.pools.mu.Lock()

@@ -5,6 +5,6 @@
 // unless other responses are more frequent: a model server without the requested model responds
 // with 404, too.
 //
-// A Counter counts for at most maxParents exporting clusters. It drops reports on a cluster that
-// the Gateway's proxies do not have (Config.Allowed).
+// A Counter counts for at most maxParents exporting clusters. It drops an Envoy's report on a
+// cluster that Penstock has not configured in the Envoy (Config.Allowed).
 package parents

@@ -36,12 +36,12 @@ type Reports interface {
 type Config struct {
 	Objects func() store.Reader
 	Reports Reports
-	// Allowed reports whether the configuration of a Gateway's proxies has Envoy clusters for a
-	// pool.
+	// Allowed reports whether Penstock has configured the Envoys of a Gateway with Envoy clusters
+	// for a pool.
 	Allowed func(gateway string, pool objectid.Target) bool
 }
 
-// Counter counts responses of other clusters' gateways.
+// Counter counts the responses of other clusters' gateways, and reports gateways without a route.
 type Counter struct {
 	cfg  Config
 	wake chan struct{}
@@ -66,7 +66,7 @@ func New(c Config) *Counter {
 	return &Counter{cfg: c, wake: make(chan struct{}, 1), parents: map[model.ClusterID]*parent{}}
 }
 
-// Count counts a finished request (picker.Config.Attempts).
+// Count counts a finished request, which an Envoy's access log reports (picker.Config.Attempts).
 func (c *Counter) Count(a accesslog.Attempt) {
 	id, ok := model.ParseClusterID(a.Cluster)
 	if !ok || !a.Reached || id.Kind != model.ParentKind || a.Gateway != "" && !c.cfg.Allowed(a.Gateway, id.Pool()) {
@@ -150,7 +150,7 @@ func (c *Counter) judge(now time.Time) bool {
 				imports[id.Key()] = hosts
 			}
 			if host, found = hosts.At(id.Member, p.at); !found {
-				p.missing = [2]int{} // a hostname would change nothing
+				p.missing = [2]int{} // a parents[].hostname would change nothing
 			}
 		}
 		switch {

@@ -23,8 +23,8 @@ type world struct {
 	*Counter
 	t        *testing.T
 	store    *store.Store
-	findings map[string]string // by cluster
-	changes  int               // of findings
+	findings map[string]string // findings by cluster
+	changes  int               // number of changes of findings
 }
 
 func (w *world) Report(cluster string, r report.Report) {
@@ -50,8 +50,8 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// write stores the import. West has two gateways, east has one; west and east are their hostnames,
-// or "".
+// write stores the import. The cluster west has two gateways, and the cluster east has one. The
+// parameters west and east are the hostnames of their gateways; "": none.
 func (w *world) write(west, east string) {
 	parent := func(name, hostname, address string) inferenceapi.ParentImport {
 		p := inferenceapi.ParentImport{Namespace: "infra", Name: name, Hostname: hostname}
@@ -104,7 +104,7 @@ const west, east = "parent/default/chat/west", "parent/default/chat/east"
 func TestParentMode_Repeated404sNameTheGatewayAndTheFix(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.count("last/"+west, repeated-1, 404) // clusters of the same gateways count together
+		w.count("last/"+west, repeated-1, 404) // counts together with the Envoy cluster west
 		w.after(2 * time.Second)
 		w.count(west, 1, 404)
 		w.after(2*time.Second, west)
@@ -119,7 +119,7 @@ func TestParentMode_Repeated404sNameTheGatewayAndTheFix(t *testing.T) {
 			"clusters[1].parents[0].hostname: cluster east: its gateway at 192.0.2.2:80 answers 404") {
 			t.Errorf("the finding: got %q, want that the gateway of east at 192.0.2.2:80 answers 404", got)
 		}
-		w.after(forgetAfter-5*time.Second, west, east) // no request shows an improvement
+		w.after(forgetAfter-5*time.Second, west, east) // without requests, the findings stay
 		w.after(6 * time.Second)
 		if len(w.parents) != 0 {
 			t.Errorf("counted for ever: %v, want none", w.parents)
@@ -132,7 +132,7 @@ func TestParentMode_FindingOf404sGoes(t *testing.T) {
 		"answered otherwise for a while": func(w *world) {
 			w.count(west, 1, 200)
 			w.after(calm/2, west)
-			w.count(west, 10, 404) // not enough yet
+			w.count(west, 10, 404) // too few for a finding
 			w.count(west, 1, 503)
 			w.after(calm/2, west)
 			w.after(calm / 2)
@@ -187,7 +187,7 @@ func TestParentMode_ReportsOf404sAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		for _, a := range []accesslog.Attempt{
-			{Cluster: west, Gateway: "default/other"}, // its proxies have no such cluster
+			{Cluster: west, Gateway: "default/other"}, // this Gateway's Envoys have no such cluster
 			{Cluster: "parent/other/chat/west", Gateway: "default/gw"},
 			{Cluster: "peer/default/chat/west"}, {Cluster: "pool/default/chat"}, {Cluster: "parent/"}, {},
 		} {
@@ -210,7 +210,7 @@ func TestParentMode_ReportsOf404sAreBounded(t *testing.T) {
 		if n := counted(); n != maxParents {
 			t.Errorf("%d exporting clusters are counted for, want %d", n, maxParents)
 		}
-		w.after(window + 2*time.Second) // none of these clusters exists
+		w.after(window + 2*time.Second) // none of these exporting clusters exists
 		if n := counted(); n != 0 {
 			t.Errorf("%d exporting clusters that do not exist are counted for, want 0", n)
 		}

@@ -2,8 +2,8 @@
 // and `penstock demo`.
 //
 // Invariant: a port is below the ports that the kernel assigns, so that no connection takes it
-// before its program binds it. A process chooses from blocks of ports that it alone has, and chooses
-// a port again after all others of a block.
+// before its program binds it. A process chooses from blocks of ports that it alone has. It
+// chooses a port again after all others of a block.
 //
 // Tests: go test ./xds/xdstest/freeport
 package freeport

@@ -13,8 +13,8 @@ const (
 	inBlock = 200
 )
 
-// block is the block of ports from which this process chooses. The process listens on the first port
-// while it runs, so that no other process takes the block.
+// block is the block of ports from which this process chooses. The process listens on the first
+// port while it runs, so that no other process takes the block.
 var block struct {
 	mu    sync.Mutex
 	first net.Listener

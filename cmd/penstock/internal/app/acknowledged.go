@@ -37,8 +37,8 @@ func newAcknowledged(a *App) *acknowledged {
 	return out
 }
 
-// Steps implements delivery.Part. Translation reports a changed policy as programmed, so the first
-// step overrides that in the same stage.
+// Steps implements delivery.Part. Translation reports a changed policy as programmed. The first
+// step overrides this report in the same stage.
 func (k *acknowledged) Steps() []delivery.Step {
 	var gateways []string
 	return []delivery.Step{{Stage: delivery.Report, Deliver: func(_ context.Context, ch *delivery.Change) {
@@ -109,14 +109,14 @@ func (k *acknowledged) report(gateway, why string) {
 	k.board.Replace(status.Instance(status.Acks, gateway), out...)
 }
 
-// versionOf returns the generation of a policy or, for a policy from a file, which has none, a
-// digest.
+// versionOf returns the generation of a policy. A policy from a file has no generation, so its
+// version is a digest of its spec.
 func versionOf(p *v1alpha1.AccessPolicy) int64 {
 	if p.Generation != 0 {
 		return p.Generation
 	}
 	h := fnv.New64a()
-	text, _ := json.Marshal(p.Spec) // cannot fail: only texts and numbers
+	text, _ := json.Marshal(p.Spec) // cannot fail: the spec has only strings and numbers
 	_, _ = fmt.Fprint(h, string(text), p.Spec.Nulls, p.Spec.Closed, p.Spec.Former)
 	return int64(h.Sum64() >> 1)
 }

@@ -25,8 +25,8 @@ type Addresses struct {
 	own    string
 }
 
-// FolderAddresses returns the default for files. Their owner may use any address except link-local
-// and similar addresses.
+// FolderAddresses returns the default limits for objects from files. The owner of the files may use
+// any address except link-local and similar addresses.
 func FolderAddresses() Addresses {
 	return Addresses{Ranges: addresses.Ranges{Allowed: addresses.Everything(), Loopback: true}, ExternalName: true}
 }

@@ -34,7 +34,7 @@ const (
 	maxAPIEndpoints   = 1 << 20 // bytes of one response
 )
 
-// Get returns the addresses. Without permission to read the objects there are none.
+// Get returns the addresses, or none if this process may not read the objects.
 func (a *apiEndpoints) Get(ctx context.Context) ([]netip.AddrPort, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -96,7 +96,7 @@ type App struct {
 
 	standAlone *StandAlone
 	written    status.Written                     // nil in a folder
-	engines    atomic.Pointer[engines.Supervisor] // nil: nothing has been started
+	engines    atomic.Pointer[engines.Supervisor] // nil: this process has started no model servers
 }
 
 type wiring struct {
@@ -356,11 +356,11 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	}
 }
 
-// awaitBegun keeps the calls waiting that an earlier program of this process has left, until pools
-// and gates are known.
+// awaitBegun returns once pools and gates are known, if this program has replaced another one in
+// the same process. Calls that the former program left unanswered wait until then.
 func (a *App) awaitBegun(ctx context.Context) {
 	if a.cfg.Replaces {
-		_ = a.progress.Wait(ctx, 1) // the end of ctx
+		_ = a.progress.Wait(ctx, 1) // fails only when ctx ends
 	}
 }
 

@@ -38,10 +38,12 @@ type Config struct {
 	Local net.Listener
 	// Credentials secure XDS and Picker if no fleet runs; nil: every client of Picker is trusted.
 	Credentials *Credentials
-	// Sockets open the listener of the socket in StateDir; nil: no program replaces this one.
+	// Sockets opens the listener of the socket in StateDir, so that a program that replaces this
+	// one in the same process inherits the listener; nil: no program replaces this one.
 	Sockets *ports.Sockets
-	// Replaces makes the picker accept calls only after the first delivery: those that an earlier
-	// program of this process left unanswered wait.
+	// Replaces means that this program has replaced another one in the same process. Calls that the
+	// former program left unanswered wait, because the picker accepts calls only after the first
+	// delivery.
 	Replaces bool
 	// Disk reads the files that flags name. /healthz fails while a read hangs.
 	Disk *filesystem.Disk

@@ -95,8 +95,8 @@ func (a *App) picks(into map[string]json.RawMessage, backends []translator.Backe
 	}
 }
 
-// TokenHeader has the token of the explained request. It is not in the URL, because URLs are often
-// logged.
+// TokenHeader is the header with the token of the explained request. The token is not in the URL,
+// because URLs are often logged.
 const TokenHeader = "X-Penstock-Explain-Token"
 
 func (a *App) explain(w http.ResponseWriter, r *http.Request) {

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/translator"
 )
 
-// gate decides about tokens.
+// gate has what explain needs to decide about a token.
 type gate struct {
 	table  *authz.Table
 	tokens authz.Tokens

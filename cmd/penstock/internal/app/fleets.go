@@ -103,7 +103,7 @@ func (f *Fleet) translation(out *translator.Config) {
 	}
 }
 
-// pickKeys names the purpose in the derivation of the root of the picker's call keys.
+// pickKeys is the purpose for which the authority derives the root keys of calls to the picker.
 const pickKeys = "picker"
 
 // authorityChanged passes a new authority to translation and to fleets, whose proxies mount it.

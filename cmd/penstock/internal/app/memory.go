@@ -18,7 +18,7 @@ const (
 	// live objects.
 	burstBytes = 8 << 20
 	// startPercent is by how much the heap grows between collections, in percent, until the process
-	// first rests.
+	// is idle for the first time.
 	startPercent = 50
 )
 
@@ -55,8 +55,8 @@ func startTight() (end func()) {
 	return sync.OnceFunc(func() { debug.SetGCPercent(before) })
 }
 
-// reclaim returns memory to the system after each burst, because Go's collector waits until the
-// heap has doubled.
+// reclaim returns memory to the system after each burst of allocations, because Go's collector
+// waits until the heap has doubled.
 func reclaim(ctx context.Context, rested func()) error {
 	tick := time.NewTicker(reclaimEvery)
 	defer tick.Stop()

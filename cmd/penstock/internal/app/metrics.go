@@ -26,11 +26,11 @@ const (
 	metricsTimeout = 10 * time.Second
 )
 
-// MetricsPage serves /metrics. A slow client occupies one of metricsClients places for at most two
-// timeouts. While all places are occupied, others get 503.
+// MetricsPage serves /metrics to at most metricsClients clients at a time; further clients get 503.
+// A slow client counts for at most two timeouts.
 func MetricsPage(g prometheus.Gatherer) http.Handler {
-	// A limit of its own, because promhttp's limit also counts pages that are still collected after
-	// their timeout.
+	// The channel served limits the clients, because promhttp's limit also counts pages that it
+	// still collects after their timeout.
 	page := promhttp.HandlerFor(g, promhttp.HandlerOpts{MaxRequestsInFlight: metricsClients, Timeout: metricsTimeout})
 	served := make(chan struct{}, metricsClients)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

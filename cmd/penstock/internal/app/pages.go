@@ -101,8 +101,8 @@ func (a *App) servePages(ctx context.Context, group *errgroup.Group) error {
 	return nil
 }
 
-// ServePages serves the pages `all` on a listener that only this machine can reach, and `open` on
-// any other.
+// ServePages serves the pages `all` on a listener that only this machine can reach, and the pages
+// `open` on any other listener.
 func ServePages(ctx context.Context, l net.Listener, open, all http.Handler) error {
 	if Local(l.Addr()) {
 		open = sameOrigin(all)

@@ -15,7 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Parts in which a panic ends only one row, stream, scrape, pick, page, status or lookup.
+// A panic in one of these parts ends only one row, stream, scrape, pick, page, status or lookup,
+// not the process.
 const (
 	partTranslation = "translation"
 	partStream      = "stream"

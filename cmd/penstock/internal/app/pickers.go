@@ -121,7 +121,7 @@ func pageOf(e *model.ExternalPicker) load.Page {
 	return out
 }
 
-// The caller holds p.mu.
+// report updates the report on an external picker. The caller holds p.mu.
 func (p *remotePickers) report(id model.ClusterID) {
 	answer, at := p.answers[id], p.located[id]
 	if id.Kind == model.PickerKind {

@@ -77,7 +77,8 @@ func closeDenied(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next gr
 	return err
 }
 
-// counting counts each received message of a stream. ADS counts its own.
+// counting passes the size of each received message of a stream to admission. The ADS server does
+// so itself.
 type counting struct{ grpc.ServerStream }
 
 // RecvMsg implements grpc.ServerStream.
@@ -120,7 +121,8 @@ func (s *security) pickCredentials() []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.Creds(identity.ServerCredentials(s.picks, s.log))}
 }
 
-// pickOptions also lets members of the cluster set call the picker's port if it has TLS.
+// pickOptions returns the options of the picker's gRPC server. If the picker's port has TLS, they
+// also let members of the cluster set call it.
 func (a *App) pickOptions() (keys tap.ServerInHandle, options []grpc.ServerOption) {
 	if a.security.picks == nil || a.set == nil {
 		return a.security.keys, a.security.pickCredentials()

@@ -10,9 +10,9 @@ import (
 
 const lookForState = 10 * time.Second
 
-// watchState logs once that the state folder was removed or replaced. Later files are then in a new
-// folder, where no other command finds this process. The open folder prevents reuse of its inode
-// number.
+// watchState logs once that the state folder was removed or replaced. Other commands then find
+// neither this process nor the files that it writes later. watchState keeps the folder open, so
+// that no new folder gets the same inode number.
 func (a *App) watchState(ctx context.Context) error {
 	dir, err := os.Open(a.cfg.StateDir)
 	if err != nil {

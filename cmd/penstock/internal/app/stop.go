@@ -21,7 +21,7 @@ type stopping struct {
 	endPicks context.CancelFunc
 	servers  sync.WaitGroup
 	calls    atomic.Int64
-	most     time.Duration // that picks in flight may take; set before endPicks
+	most     time.Duration // how long picks in flight may take; set before endPicks
 }
 
 func newStopping(most time.Duration) *stopping {
@@ -42,16 +42,18 @@ func (a *App) EndPicks() {
 	a.stopping.servers.Wait()
 }
 
-// Yield is EndPicks for a process whose program is replaced in place: /readyz and health checks
-// succeed on, because gateways wait for the new program. Calls have until `most` to end.
+// Yield ends picks like EndPicks, for a process whose program is replaced in place: /readyz and
+// health checks continue to succeed, because gateways wait for the new program. Calls in flight end
+// after `most` at the latest.
 func (a *App) Yield(most time.Duration) {
 	a.stopping.most = most
 	a.stopping.endPicks()
 	a.stopping.servers.Wait()
 }
 
-// Unwatched returns at a moment without a request that a gate watches (revoke: Immediately), or
-// when ctx ends. It reports how many requests are watched. Envoy ends them with this program.
+// Unwatched waits for a moment at which no gate watches a request (revoke: Immediately), or for the
+// end of ctx. It returns the number of watched requests. Envoy ends these requests when this
+// program ends.
 func (a *App) Unwatched(ctx context.Context) int {
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()
@@ -69,15 +71,15 @@ func (a *App) Unwatched(ctx context.Context) int {
 }
 
 const (
-	// answerTime is how long gRPC may take to write the last answers. It does so after the handler
-	// has returned.
+	// answerTime is how long gRPC may take to write the last answers after their handlers have
+	// returned.
 	answerTime = 20 * time.Millisecond
 	endTimeout = 250 * time.Millisecond
 )
 
-// servePicks completes the picks in flight after ctx ends or EndPicks is called. Then it makes
-// Envoys end the other streams, such as access logs, which last as long as their Envoy, so that it
-// receives all entries that they have sent.
+// servePicks serves until ctx ends or EndPicks is called, and then completes the picks in flight.
+// Last, it makes Envoys end their other streams, such as access logs, which are as long-lived as
+// the Envoys: this way it receives all entries that they have sent.
 func (a *App) servePicks(ctx context.Context, l net.Listener, options []grpc.ServerOption,
 	register func(grpc.ServiceRegistrar)) error {
 	s := a.stopping

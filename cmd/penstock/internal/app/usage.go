@@ -84,7 +84,8 @@ func (a *App) usagePage(w http.ResponseWriter, r *http.Request) {
 // usageDelay is longer than Envoy takes to send its entries.
 const usageDelay = 4 * envoy.UsageInterval
 
-// UsageNow is a parameter of the usage page: answer at once, perhaps without the last requests.
+// UsageNow is a parameter of the usage page. With it, the page answers at once, perhaps without the
+// last requests.
 const UsageNow = "now"
 
 // UsageQuery reads the parameters of the page of usage.

@@ -15,7 +15,7 @@ const (
 	// ACK. Without it, picks named endpoints that workers lacked.
 	workersDelay = 20 * time.Millisecond
 	// peersDelay is how much later Envoys of other processes may receive the same files' content.
-	// Their ACKs are not published.
+	// This process does not receive their ACKs.
 	peersDelay = 500 * time.Millisecond
 )
 
@@ -61,7 +61,8 @@ func (e *Envoys) EndpointsKnown(ctx context.Context, clusters ...string) error {
 	return wait(ctx, peersDelay)
 }
 
-// endpointsAcked also waits for a first Envoy if none is connected to this process.
+// endpointsAcked waits until the Envoys of this process have the endpoints. If no Envoy is
+// connected, it waits for the first one.
 func (e *Envoys) endpointsAcked(ctx context.Context, clusters ...string) error {
 	none := e.cfg.Streams.Connected("") == 0
 	for _, gw := range e.cfg.Cache.Gateways() {

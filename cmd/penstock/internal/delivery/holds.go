@@ -148,6 +148,7 @@ func (h *Holds) commit(_ context.Context, c *Change) {
 	h.cfg.Cache.Commit(batches...)
 }
 
+// keep adds the changes of d to b, except changes that a hold defers: it puts these into h.items.
 // The caller holds mu.
 func (h *Holds) keep(b *cache.Batch, d translator.Delta) {
 	for _, ref := range d.Removes {
@@ -218,7 +219,8 @@ func (h *Holds) needed(gateway string) map[resource.Ref]map[objectid.Target]bool
 	return out
 }
 
-// The caller holds mu.
+// release ends the hold of a pool, and commits the deferred changes that no other hold needs. The
+// caller holds mu.
 func (h *Holds) release(pool objectid.Target) {
 	delete(h.pools, pool)
 	batches := map[string]*cache.Batch{}

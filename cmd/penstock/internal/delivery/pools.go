@@ -154,7 +154,7 @@ func (s *Pools) leave(name objectid.Target) {
 	poke(s.retire)
 }
 
-// change applies what need not wait for Envoys. The caller holds s.mu.
+// change applies the parts of a pool's change that need not wait for Envoys. The caller holds s.mu.
 func (s *Pools) change(next picker.Pool) {
 	delete(s.growing, next.ID)
 	old, ok := s.current[next.ID]
@@ -200,7 +200,7 @@ func (s *Pools) set(pool picker.Pool) {
 	}
 }
 
-// The caller holds s.mu.
+// chooseDefault marks the pool for gateways that name no pool. The caller holds s.mu.
 func (s *Pools) chooseDefault() {
 	want := objectid.Target{Pool: s.cfg.DefaultPool}
 	if want.IsZero() {
@@ -234,7 +234,8 @@ func (s *Pools) chooseDefault() {
 	}
 }
 
-// The caller holds s.mu.
+// leavingDefault returns the default pool if it was removed and can still be picked from, otherwise
+// the zero Target. The caller holds s.mu.
 func (s *Pools) leavingDefault() objectid.Target {
 	for name := range s.gone {
 		if s.current[name].Default {

@@ -1,7 +1,8 @@
-// Package registrytest is a small registry of models for tests. It speaks the part of Hugging
-// Face's HTTP that package fetch uses: LFS files are redirected to another host.
+// Package registrytest is a small registry of models for tests. It implements the part of Hugging
+// Face's HTTP API that package fetch uses. It redirects downloads of LFS files to another host.
 //
-// Faults are fields of Registry, which tests set before requests. Requests are recorded.
+// Tests set faults by the methods of Registry and the fields of File. A Registry records its
+// requests.
 //
 // Tests: go test ./discovery/engine/fetch
 package registrytest

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Commit is the commit of revision main.
+// Commit is the commit to which the revision main resolves.
 const Commit = "0123456789abcdef0123456789abcdef01234567"
 
 // File is a file of a model.
@@ -23,11 +23,11 @@ type File struct {
 	Name    string
 	Content []byte
 	LFS     bool
-	// Sent replaces the content that is sent; nil: Content.
+	// Sent is sent instead of Content; nil: Content is sent.
 	Sent []byte
-	// Cut ends each answer after so many bytes; 0: never.
+	// Cut is the number of bytes after which each response breaks off; 0: responses are complete.
 	Cut int64
-	// Size replaces the size in the list of files; 0: the content's size.
+	// Size is the size in the list of files; 0: the size of Content.
 	Size int64
 }
 
@@ -36,14 +36,14 @@ type Request struct {
 	Host, Path, Authorization, Range string
 }
 
-// Registry has one model.
+// Registry serves one model.
 type Registry struct {
-	URL  string // of the registry
+	URL  string // URL of the registry
 	Name string // ORG/NAME
 
 	mu       sync.Mutex
 	files    map[string]File
-	token    string // "": public
+	token    string // "": the model is public
 	listing  []byte
 	hang     chan struct{}
 	noRange  bool
@@ -53,7 +53,7 @@ type Registry struct {
 	api, store *httptest.Server
 }
 
-// New serves a model until Close.
+// New makes a Registry that serves a model until Close.
 func New(name string, files ...File) *Registry {
 	r := &Registry{Name: name, files: map[string]File{}}
 	for _, f := range files {
@@ -74,22 +74,23 @@ func (r *Registry) Close() {
 	r.store.Close()
 }
 
-// Require makes the model private to a token.
+// Require makes the registry deny requests without this token.
 func (r *Registry) Require(token string) { r.set(func() { r.token = token }) }
 
-// Put adds a file or replaces it.
+// Put adds or replaces a file.
 func (r *Registry) Put(f File) { r.set(func() { r.files[f.Name] = f }) }
 
-// List replaces the list of files by a text.
+// List makes the registry send this text instead of the list of files.
 func (r *Registry) List(raw []byte) { r.set(func() { r.listing = raw }) }
 
-// Status makes all answers have a status; 0: no longer.
+// Status makes the registry respond with this status to all requests; 0: it responds normally
+// again.
 func (r *Registry) Status(code int) { r.set(func() { r.status = code }) }
 
-// WithoutRanges makes the registry send whole files.
+// WithoutRanges makes the registry ignore the Range header and send whole files.
 func (r *Registry) WithoutRanges() { r.set(func() { r.noRange = true }) }
 
-// Hang makes the registry stop in the middle of answers, until Resume.
+// Hang makes the registry stop in the middle of responses, until Resume.
 func (r *Registry) Hang() { r.set(func() { r.hang = make(chan struct{}) }) }
 
 // Resume ends Hang.
@@ -102,7 +103,7 @@ func (r *Registry) Resume() {
 	})
 }
 
-// Requests returns what was requested.
+// Requests returns the requests that the registry has received.
 func (r *Registry) Requests() []Request {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -192,7 +193,7 @@ func (r *Registry) send(w http.ResponseWriter, req *http.Request, f File) {
 	http.ServeContent(w, req, "", time.Time{}, bytes.NewReader(content))
 }
 
-// cutting ends or stops an answer in the middle.
+// cutting breaks off a response after left bytes, or stops there while hang is open.
 type cutting struct {
 	http.ResponseWriter
 	left int64
@@ -215,7 +216,7 @@ func (c *cutting) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// describe is the registry's answer about the model.
+// describe returns the JSON that describes the model's commit and files.
 func (r *Registry) describe() []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()

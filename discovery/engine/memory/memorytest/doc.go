@@ -1,4 +1,5 @@
-// Package memorytest writes models that have a size and no content, for tests of memory.
+// Package memorytest writes model files for tests of package memory. The files have a header, but
+// no weights.
 //
 // Tests: go test ./discovery/engine/memory
 package memorytest

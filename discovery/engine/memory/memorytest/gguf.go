@@ -6,18 +6,18 @@ import (
 	"os"
 )
 
-// The cache of the model that Write writes.
+// These are the properties of the model that Write writes.
 const (
 	Layers  = 32
 	Heads   = 8
 	Head    = 128
 	Context = 131072
-	// Token is the size in bytes of its cache for one token, with 16 bits for an element.
+	// Token is the size in bytes of the model's cache for one token, with 16 bits for each element.
 	Token = 2 * 2 * Layers * Heads * Head
 )
 
-// Write writes a model in GGUF whose weights have so many bytes, a multiple of 4. The file takes no
-// space on the disk.
+// Write writes a GGUF file whose header announces weights of this size in bytes, a multiple of 4.
+// The file takes almost no space on the disk.
 func Write(path string, weights int64) error {
 	var b bytes.Buffer
 	put := func(values ...any) {
@@ -25,7 +25,7 @@ func Write(path string, weights int64) error {
 			if s, ok := v.(string); ok {
 				v = append(binary.LittleEndian.AppendUint64(nil, uint64(len(s))), s...)
 			}
-			_ = binary.Write(&b, binary.LittleEndian, v) // a Buffer takes everything
+			_ = binary.Write(&b, binary.LittleEndian, v) // a Buffer returns no error
 		}
 	}
 	b.WriteString("GGUF")
