@@ -47,7 +47,8 @@ func (s *memoryStream) SendMsg(m any) error {
 	return err
 }
 
-// handler receives the service's handler of streams in place of a gRPC server.
+// handler is a grpc.ServiceRegistrar that only keeps the service's stream handler, so that a test
+// can call the handler without a gRPC server.
 type handler struct {
 	grpc.ServiceRegistrar
 	server  any
@@ -60,8 +61,8 @@ func (h *handler) RegisterService(d *grpc.ServiceDesc, server any) {
 	}
 }
 
-// settled returns a function that makes one call in process, without gRPC: its messages and answers
-// are encoded. The access log ends each request, as for Gateways.
+// settled returns a function that makes one ext_proc call of the picker without gRPC, with encoded
+// messages and answers. An access log entry then ends the request, as for Gateways.
 func settled(t testing.TB, body Body, control *FlowControl) (call func()) {
 	p := runPicker(t, Config{})
 	setPools(t, p,
@@ -104,15 +105,15 @@ func settled(t testing.TB, body Body, control *FlowControl) (call func()) {
 }
 
 // TestPick_AllocatesNothing counts the allocations of a pick and its request's end, without gRPC.
-// Most picks have no verdicts. Under the race detector a sync.Pool drops values, so the test does
-// not run there.
+// Few picks record verdicts, so their allocations do not count. The test does not run under the
+// race detector, because there a sync.Pool drops values.
 func TestPick_AllocatesNothing(t *testing.T) {
 	for _, body := range []Body{BodyNone, BodyPrompts} {
 		for name, control := range map[string]*FlowControl{
 			"without flow control": nil, "with flow control": {Saturation: flow.Saturation{Queue: 1e9}},
 		} {
 			call := settled(t, body, control)
-			// Afterwards the ring of notes and the tables of prefixes are full-grown.
+			// After these calls, the ring of notes and the tables of prefixes no longer grow.
 			for range 2 * maxNotes {
 				call()
 			}

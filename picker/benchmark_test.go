@@ -20,8 +20,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// echo is the baseline of a pick: a gRPC server that reads every message with the ordinary codec
-// and sends an empty one.
+// echo is a gRPC server to compare a pick with: it reads every message with the ordinary codec, and
+// answers with an empty message.
 type echo struct {
 	extprocv3.UnimplementedExternalProcessorServer
 }
@@ -44,8 +44,8 @@ func (echo) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
 	}
 }
 
-// rawCodec lets a client send encoded messages, so that the client costs both servers' benchmarks
-// equally little.
+// rawCodec lets a benchmark's client send messages that are already encoded, so that the client
+// adds equally little time to the picker and to echo.
 type rawCodec struct{}
 
 func (rawCodec) Name() string { return "proto" }
@@ -124,8 +124,9 @@ func benchmarkConn(b *testing.B, server *grpc.Server) *grpc.ClientConn {
 	return conn
 }
 
-// BenchmarkOverGRPC divides the time of a pick by the time of an echo of the same messages
-// ("of-echo"). Both include the client. One request is in flight at a time.
+// BenchmarkOverGRPC divides the time of a pick by the time of an echo with the same messages, and
+// reports the quotient as "of-echo". Both times include the client. One request is in flight at a
+// time.
 func BenchmarkOverGRPC(b *testing.B) {
 	p := runPicker(b, Config{})
 	setPools(b, p, Pool{ID: poolID("ns/pool"), Strategy: "least-request", Body: BodyBuffered, Fallbacks: 2,

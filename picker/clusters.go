@@ -21,7 +21,7 @@ type Chooser interface {
 	// Choose appends the ranked clusters of an import to out, best first. If charged is set, the
 	// load of the first cluster includes the request until Charge.End.
 	Choose(pool objectid.Target, p ClusterPrompt, charged bool, out []ClusterCost) (ranked []ClusterCost, charge Charge)
-	// Sender returns this process's name for the clusters' pickers.
+	// Sender returns this process's name, which the pickers of other clusters get in SenderHeader.
 	Sender() string
 }
 
@@ -213,7 +213,7 @@ type charged struct {
 }
 
 // Follow reads an access log entry of the request. If another hop serves the request, the first
-// cluster declined it: Envoy never retries a request that a model server has begun.
+// cluster declined it: once a model server has begun a request, a gateway never sends it elsewhere.
 func (c *charged) Follow(e accesslog.Entry) {
 	switch {
 	case e.Served != "" && e.Served != c.hop:

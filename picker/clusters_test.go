@@ -18,7 +18,7 @@ import (
 // chooser ranks clusters in the pool's order, and records calls.
 type chooser struct {
 	clusters map[objectid.Target]*Clusters
-	charged  []string // the first cluster of each pick that charges it
+	charged  []string // the first cluster of each pick with the parameter charged
 	notes    []string
 }
 
@@ -147,7 +147,7 @@ func firstCluster(t *testing.T, conn *grpc.ClientConn, headers ...string) (first
 }
 
 // A session stays at the cluster that served its last request, even if another cluster is cheaper.
-// A cluster outside the import has no session.
+// The picker records no session for a spill target, which is no cluster of the import.
 func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
 	c := &chooser{clusters: map[objectid.Target]*Clusters{}}
 	var published []Session
@@ -194,7 +194,7 @@ func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
 		t.Errorf("published: got %+v, want one session at c00 and then at c01", published)
 	}
 
-	// A peer's sessions count only for the import's clusters.
+	// The picker ignores sessions that a peer reports for clusters outside the import.
 	id := schedule.SessionID([]byte("four"))
 	p.LearnSession(Session{Pool: poolID("ns/chat@"), ID: id, Cluster: "elsewhere"})
 	p.LearnSession(Session{Pool: poolID("ns/chat@"), ID: id, Cluster: "c02", Age: DefaultSessionTTL.Milliseconds() + 1})
@@ -207,8 +207,7 @@ func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
 		t.Errorf(`a session of another process is at %s, want "c02"`, first)
 	}
 
-	// A cluster that drains, or is outside of within, leaves the import and loses its sessions.
-	// Other clusters keep theirs.
+	// A cluster that leaves the import loses its sessions. The other clusters keep theirs.
 	left := clustersOf(2)
 	left.Sessions = true
 	setPools(t, p, Pool{ID: poolID("ns/chat@"), Clusters: left})

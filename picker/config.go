@@ -118,7 +118,7 @@ type Callers interface {
 	Exported(pool objectid.Target, member string) bool
 }
 
-// Reports receives facts from the access logs of gateways. It must not block.
+// Reports receives facts from the access logs of gateways. Its methods must not block.
 type Reports interface {
 	// Forward receives access log entries whose lease another picker opened.
 	Forward(accesslog.Entry)
@@ -145,7 +145,7 @@ type Stops interface {
 	Behind(now time.Time) time.Duration
 }
 
-// Troubles receives failures. It must not call the Picker.
+// Troubles receives failures. Its methods must not call the Picker.
 type Troubles interface {
 	// Panicked receives a panic in the scrape of a metrics page, or in a reader of KV events.
 	Panicked(page string, value any, stack []byte)
@@ -203,7 +203,7 @@ type Protocol struct {
 	Conformance bool
 }
 
-// Sent is a prompt that a pick sent to a server. Denied reverts an earlier Sent.
+// Sent is a prompt that a pick sent to a server. A Sent with Denied revokes an earlier one.
 type Sent struct {
 	Pool objectid.Target
 	// Sender is SenderHeader of the request, or "".
@@ -222,8 +222,8 @@ type Session struct {
 	At   netip.AddrPort  `json:"a"`
 	// Cluster is set instead of At if the pool is an import.
 	Cluster string `json:"c,omitempty"`
-	// Response is set instead of ID for a stored response. Served, instead of At, is then the
-	// address of the response's server.
+	// Response is set instead of ID for a stored response. Served, instead of At, then names the
+	// response's server or cluster.
 	Response request.ResponseID `json:"r,omitzero"`
 	Served   string             `json:"s,omitempty"`
 	Client   uint64             `json:"l,omitempty"`
@@ -260,7 +260,7 @@ type Access interface {
 
 // Learner delivers a remote picker's endpoints to Envoy.
 type Learner interface {
-	// Learn returns nil once every Envoy that may ask has the addresses.
+	// Learn returns nil once every Envoy that may call this picker has the addresses.
 	Learn(ctx context.Context, pool objectid.Target, addrs []netip.AddrPort) error
 	// Isolated means that no Envoy reads configuration from this process, so another picker must
 	// handle the request.
@@ -293,8 +293,8 @@ const DefaultUserMessages = 2
 type Pool struct {
 	// ID identifies the pool. Gateways send its text in x-penstock-pool.
 	ID objectid.Target
-	// Default makes this the pool of gateways that send no pool. Of several pools with Default, the
-	// first by name counts.
+	// Default makes this the pool for gateways that send no pool. If several pools have Default,
+	// the picker uses the first by name.
 	Default bool
 	// Strategy is one of schedule.Names; "" means "load".
 	Strategy string
@@ -337,7 +337,7 @@ type Pool struct {
 	// response headers before Envoy also tries the next server.
 	NoHeadersLimit bool
 	Endpoints      []endpoint.Spec
-	// Gone means that no route leads to the pool any more.
+	// Gone means that no route uses the pool any more.
 	Gone bool
 	// Servers are the known model servers of a pool with a Relay, at most MaxServers. They are
 	// queried for models and health.

@@ -95,8 +95,8 @@ func TestDisagg_StagesAreNamed(t *testing.T) {
 	}
 }
 
-// A request counts at its prefill server until the first token, because that server, not the decode
-// server, reads the prompt.
+// A request counts at its prefill server until the first token, because the prefill server reads
+// the prompt.
 func TestDisagg_PrefillServerCountsTheRequestUntilItsAnswer(t *testing.T) {
 	p := runPicker(t, Config{})
 	list := withRoles("10.0.0.1:80", "decode", "10.0.0.2:80", "prefill", "10.0.0.3:80", "prefill")
@@ -144,7 +144,7 @@ func TestDisagg_PrefillServerCountsTheRequestUntilItsAnswer(t *testing.T) {
 	}
 }
 
-// Without a free prefill server, the decode server also reads the prompt, and the request is not
+// If no prefill server is free, the decode server also reads the prompt. The request is not
 // rejected.
 func TestDisagg_FullOrGonePrefillLeavesDecodeAlone(t *testing.T) {
 	p := runPicker(t, Config{})

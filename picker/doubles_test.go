@@ -10,7 +10,8 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// These types implement Config's interfaces by functions. A nil function drops its arguments.
+// The types of this file implement the interfaces in Config for tests. Each method calls a function
+// in a field; a nil function has no effect.
 
 type callers struct {
 	unrestricted

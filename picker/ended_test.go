@@ -17,8 +17,9 @@ func endOf(p *Picker, a extproc.Answer) {
 	lease.Done()
 }
 
-// A client whose request has ended must find the slot free, even if the end is reported late.
-// Otherwise an idle server spills, declines or rejects the client's next request.
+// If a client's request has ended, the client's next request must get the free slot, even if the
+// picker gets the report of the end late. Otherwise the request is spilled or rejected while a
+// server is idle.
 func TestFull_PickWaitsForTheReportOfAnEnd(t *testing.T) {
 	spills := []string{"envoy://b/"}
 	spilling := Pool{Spills: true, Spill: spills}
@@ -79,8 +80,8 @@ func keyed(key uint64) *extproc.Request {
 	return r
 }
 
-// Identical consecutive requests must stay at their key's server, even if their ends are reported
-// late. Otherwise other servers read the cached prompt again.
+// Consecutive requests with one key must stay at the key's server, even if the picker gets the
+// reports of their ends late. Otherwise other servers read the cached prompt again.
 func TestCHWBL_PickWaitsForTheReportOfAnEnd(t *testing.T) {
 	for name, full := range map[string]schedule.Full{"beyond the bound": {}, "beyond the limit": {InFlight: 2}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -122,7 +123,8 @@ func TestCHWBL_PickWaitsForTheReportOfAnEnd(t *testing.T) {
 	}
 }
 
-// A pick waits for ends only once, even if first the key's endpoint is full, and then the pool.
+// A pick waits at most Config.EndWait for other requests to end, even if it finds first the key's
+// endpoint full, and then the pool.
 func TestCHWBL_FullPoolCostsOneWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, err := New(Config{})

@@ -21,8 +21,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// route is a path through the test's Envoy: requests for /NAME/ ask the picker for Pool in Mode,
-// and go to Cluster.
+// route is a route of the test's Envoy: for requests to /NAME/, Envoy calls the picker for Pool
+// with the body mode Mode, and sends them to Cluster.
 type route struct {
 	Name, Pool, Cluster, Filter, Mode, Spill string
 	Retries                                  int

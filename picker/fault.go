@@ -4,5 +4,5 @@ package picker
 
 import "github.com/penstock-project/penstock/picker/extproc"
 
-// In builds with the tag faults, fault panics for requests that ask for a panic.
+// fault does nothing. In test builds with the tag faults, a request can make it panic.
 func fault(*extproc.Request) {}

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// gatewayCall is a call of a gateway that Penstock does not configure. The endpoint first answers
-// the request.
+// gatewayCall is a call from a gateway that Penstock does not configure. The endpoint first (a
+// constant of the tests) serves its request.
 type gatewayCall struct {
 	extprocv3.ExternalProcessor_ProcessClient
 	t *testing.T
@@ -52,8 +52,9 @@ func (c gatewayCall) responseBody() {
 		ResponseBody: &extprocv3.HttpBody{Body: []byte("data: {}\n\n")}}})
 }
 
-// For another gateway, the first message of the response's body is the first token. Servers send
-// headers before they read the prompt, so headers end no backlog and show no rate.
+// If a gateway that Penstock does not configure sends response bodies, the first body message
+// counts as the first token. Response headers do not: servers send them before they read the
+// prompt.
 func TestFirstToken_BehindAnotherGatewayTheBodyCounts(t *testing.T) {
 	const events, object = "text/event-stream; charset=utf-8", "application/json"
 	for _, tt := range []struct {
@@ -61,8 +62,8 @@ func TestFirstToken_BehindAnotherGatewayTheBodyCounts(t *testing.T) {
 		stream      bool
 		mode        filterv3.ProcessingMode_BodySendMode
 		contentType string
-		// headers and body: the prompt counts as unread after the headers, and after the body.
-		// learns: a rate is learned.
+		// headers and body are true if the prompt still counts as unread after the response's
+		// headers, and after its first body message. learns is true if the picker learns a rate.
 		headers, body, learns bool
 	}{
 		{"a stream", true, filterv3.ProcessingMode_STREAMED, events, true, false, true},

@@ -16,8 +16,8 @@ import (
 // request at the server whose headers come later.
 //
 // An overloaded pool must not get requests twice. So the limit is endpoint.MaxHeadersLimit while
-// the next server is suspect or has a queue. It is the same for stormTime after several servers
-// exceeded their limits without being suspect.
+// the next server is suspect or busy, and for stormTime after a storm: in a storm, several servers
+// that are not failing exceed their limits.
 const (
 	// In a storm, at least 1/stormShare of the pool's servers, and at least two, exceed their
 	// limits within stormWindow.
@@ -51,7 +51,7 @@ func (s *storm) exceeded(at *endpoint.Load, servers int, now endpoint.Moment) {
 	}
 	slow := 0
 	for load := range s.last {
-		if !load.Failing(now) { // a failing server already gets only single requests
+		if !load.Failing(now) { // a failing server gets one request at a time anyway
 			slow++
 		}
 	}

@@ -20,8 +20,8 @@ func streamOf500() *extproc.Request {
 	return r
 }
 
-// answers makes a pick for a stream. The endpoint number by of the pick answers, with headers after
-// the time took. answers returns the limit and the first endpoint.
+// answers makes a pick for a stream, and reports that the pick's endpoint number by has sent
+// headers after the time took. It returns the pick's HeadersLimit and first endpoint.
 func answers(t *testing.T, p *Picker, by int, took time.Duration) (limit time.Duration, picked string) {
 	t.Helper()
 	a := p.Pick(t.Context(), streamOf500())
@@ -86,8 +86,8 @@ func TestFrozen_LimitNeedsAServerThatMayAnswerInstead(t *testing.T) {
 	}
 }
 
-// The limit is 20 s if the next server needs 3 s to read its prompts, or is suspect. Many earlier
-// prompts, whose reading took less time than assumed, do not make it busy.
+// The limit is 20 s if the pick's next server needs 3 s to read its prompts, or is suspect. A
+// server is not busy because of many earlier prompts that it has read faster than assumed.
 func TestFrozen_LimitIsLongBeforeABusyServer(t *testing.T) {
 	open := func(p *Picker, tokens int) (leases []*endpoint.Lease) {
 		for i := range 3 {
@@ -130,8 +130,8 @@ func TestFrozen_LimitIsLongBeforeABusyServer(t *testing.T) {
 	}
 }
 
-// If another server answers a request, the picked server has failed once for it, even while the
-// request goes on.
+// If another server than the picked one sends the headers, the picked server has one failure, which
+// counts before the request ends.
 func TestFrozen_ServerIsSuspect(t *testing.T) {
 	p, registry := frozenPool(t, Pool{Fallbacks: 1})
 	_, before, _ := p.loadOf("ns/pool", first).Totals()
@@ -161,7 +161,8 @@ func TestFrozen_ServerIsSuspect(t *testing.T) {
 	}
 }
 
-// After two of three servers have exceeded their limits, the limit is 20 s for the next 30 s.
+// After two of three servers have exceeded their HeadersLimit, the limit of all is 20 s for the
+// next 30 s.
 func TestFrozen_SlowPoolHasTheLongestLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := frozenPool(t, Pool{Fallbacks: 1})
@@ -182,7 +183,7 @@ func TestFrozen_SlowPoolHasTheLongestLimit(t *testing.T) {
 		if limit, _ := answers(t, p, 0, 5*time.Millisecond); limit == endpoint.MaxHeadersLimit {
 			t.Error("the longest limit 30 s later")
 		}
-		// Single slow responses, far apart, do not mean that the pool is slow.
+		// Single slow responses, each in a window of its own, are no storm.
 		for range 6 {
 			time.Sleep(2 * stormWindow)
 			if limit, _ := answers(t, p, 0, time.Minute); limit == 0 {

@@ -11,16 +11,17 @@ import (
 // ResultSent is the result of a Record whose Sent is not nil.
 const ResultSent = "sent"
 
-// SentTo is a request to an exporting cluster of an import. This process did not pick for it: the
-// cluster was chosen in order, by weights, by a pick among the clusters, or as a spill.
+// SentTo is a request that Envoy sent to an exporting cluster of an import, whose picker chose the
+// model server. Envoy chose the cluster in order, by weights, from a pick among the clusters, or as
+// a spill target.
 type SentTo struct {
-	// Declined means that no server there has begun the request. It went to the next cluster or
-	// spill target.
+	// Declined means that no server of this cluster began the request, so Envoy sent the request to
+	// the next cluster or spill target.
 	Declined bool `json:"declined,omitempty"`
 	// Details is %RESPONSE_CODE_DETAILS% if this gateway's Envoy responded itself, or "".
 	Details string `json:"details,omitempty"`
-	// The field There has the request's ID in the other cluster; it is "" if the IDs are equal, or
-	// it is unknown.
+	// There is the request's ID in the other cluster. It is "" if that ID is unknown, or equal to
+	// the ID here.
 	There   string `json:"there,omitempty"`
 	Spilled bool   `json:"spilled,omitempty"` // a pool spilled the request
 }
@@ -33,21 +34,23 @@ type Record struct {
 	// Choice is the type of the picker in strategy plugins, or "".
 	Choice string `json:"choice,omitempty"`
 	Model  string `json:"model,omitempty"` // if the pool reads bodies
-	// Criticality of the request, if the strategy reads it.
+	// Criticality is the request's criticality, or "" if the pool does not use it.
 	Criticality schedule.Criticality `json:"criticality,omitempty"`
-	// Session describes the request's session for strategy "session", or "".
+	// Session describes how the strategy "session" found the request's session, or "".
 	Session string `json:"session,omitempty"`
-	// Follows describes the result for a stored response that the request names.
+	// Follows describes whether the request went to the server with the stored response that it
+	// names. It is "" if the request names none.
 	Follows   string `json:"follows,omitempty"`
 	Result    string `json:"result"` // "picked", "spilled", "relayed", or a Reason
 	Status    int    `json:"status,omitempty"`
 	Endpoints string `json:"endpoints,omitempty"`
 	Lease     string `json:"lease,omitempty"`
-	// Exceeded are the limits that prevented a pick, for each 429 and a sample of spills.
+	// Exceeded are the limits that prevented a pick. They are set for each 429, and for a sample of
+	// the spilled requests.
 	Exceeded []schedule.Excess `json:"exceeded,omitempty"`
 	// Prefill is the server that reads the prompt, and Encode lists the servers that encode images.
-	// They are empty if the servers in Endpoints do this work. Missing are the stages without a
-	// free server.
+	// They are empty if the servers in Endpoints do this work. Missing lists "prefill" and "encode"
+	// if no server for this work was free.
 	Prefill string   `json:"prefill,omitempty"`
 	Encode  string   `json:"encode,omitempty"`
 	Missing []string `json:"missing,omitempty"`
@@ -55,28 +58,29 @@ type Record struct {
 	// remote picker did not answer.
 	OutOfRange []string `json:"outOfRange,omitempty"`
 	Error      string   `json:"error,omitempty"`
-	// Request is x-request-id, and Picker names the process. Tokens may be an estimate by
-	// content-length.
+	// Request is the x-request-id. Picker names the picker process. Tokens is the length of the
+	// prompt; without a read body it is an estimate from content-length.
 	Request string `json:"request,omitempty"`
 	Gateway string `json:"gateway,omitempty"`
 	Picker  string `json:"picker,omitempty"`
 	Tokens  int    `json:"tokens,omitempty"`
-	// Bytes is the size of the read body. Served is the model that replaced Model.
+	// Bytes is the size of the body, or 0 if the picker did not read it. Served is the model that
+	// replaced Model, or "".
 	Bytes  int    `json:"bytes,omitempty"`
 	Served string `json:"served,omitempty"`
 	// Stages are the stages that the request passed, in order. They are set only if Picks.Request
 	// selects one request.
 	Stages    []Passed   `json:"stages,omitempty"`
 	Processor *Processed `json:"processor,omitempty"`
-	// Waited is the time in flow control before the pick.
+	// Waited is how long the request waited in flow control before the pick.
 	Waited time.Duration `json:"waited,omitempty"`
-	// Resumed is the time that the request waited for a server that was started for it.
+	// Resumed is how long the request waited for a model server to start.
 	Resumed time.Duration `json:"resumed,omitempty"`
-	// Candidates is the number of endpoints that passed the filters. Compared has the best 8, the
-	// picked endpoints first.
+	// Candidates is the number of endpoints that passed the filters. Compared lists the best 8 of
+	// them, the picked endpoints first.
 	Candidates int      `json:"candidates,omitempty"`
 	Compared   []Choice `json:"compared,omitempty"`
-	// Lacks counts the servers that lack the model; may be nil.
+	// Lacks counts the servers that the pick excluded because they lack the model; nil if none.
 	Lacks   *Lacks   `json:"lacks,omitempty"`
 	Sent    *SentTo  `json:"sent,omitempty"`
 	Outcome *Outcome `json:"outcome,omitempty"`
@@ -89,7 +93,7 @@ type Record struct {
 // Passed is a stage that a request passed.
 type Passed struct {
 	Stage   string        `json:"stage"`
-	Took    time.Duration `json:"took"` // in stage read, the time until the body has arrived
+	Took    time.Duration `json:"took"` // for the stage read, the time until the body had arrived
 	Decided string        `json:"decided,omitempty"`
 }
 
@@ -99,8 +103,8 @@ const (
 	historySize = 64
 	minHistory  = 4
 	maxRecords  = 1024
-	// A pool records at most one pick with verdicts in each historyEvery. In a large pool this time
-	// is historyPerEndpoint times the number of its endpoints.
+	// A pool records at most one pick with verdicts in each historyEvery or, if this is longer, in
+	// historyPerEndpoint times the number of its endpoints.
 	historyEvery       = 20 * time.Millisecond
 	historyPerEndpoint = 200 * time.Microsecond
 	maxVerdicts        = 16
@@ -109,7 +113,7 @@ const (
 type history struct {
 	last atomic.Int64
 	next atomic.Uint64
-	size atomic.Int64 // number of kept records; 0 for a removed pool, whose notes still point to its history
+	size atomic.Int64 // maximum number of records; 0 for a removed pool, whose notes still refer to its history
 	ring [historySize]atomic.Pointer[Record]
 }
 
@@ -127,8 +131,8 @@ func (h *history) resize(size int64) {
 	}
 }
 
-// due reports whether to record a pick because the last record is old enough. Of concurrent picks,
-// only one gets true.
+// due reports whether the last record is so old that this pick may be recorded. It returns true to
+// only one of several concurrent picks.
 func (h *history) due(now time.Time, endpoints int) bool {
 	last, at := h.last.Load(), int64(now.Sub(start))
 	return (last == 0 || at-last >= int64(max(historyEvery, time.Duration(endpoints)*historyPerEndpoint))) &&

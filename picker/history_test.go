@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Verdicts are the largest part of records, so with more pools each pool has fewer.
+// Records are large because of their verdicts, so each pool keeps fewer of them if there are more
+// pools.
 func TestExplain_RecordsOfManyPoolsAreBounded(t *testing.T) {
 	p := poolOf(t, 1, "round-robin")
 	records := func() (all int) {

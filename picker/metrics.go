@@ -31,7 +31,8 @@ type metrics struct {
 	upstream   *upstreamMetrics
 }
 
-// The first pick creates poolMetrics: most series on the page would otherwise be of unused pools.
+// poolMetrics are a pool's metrics. The pool's first pick creates them, because most series on the
+// metrics page would otherwise belong to unused pools.
 type poolMetrics struct {
 	seconds func() prometheus.Observer
 	vec     *prometheus.CounterVec

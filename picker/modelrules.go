@@ -23,7 +23,7 @@ type Models struct {
 // ModelRule is the rule for a model.
 type ModelRule struct {
 	Criticality schedule.Criticality // "" means the pool's criticality
-	Targets     []ModelTarget        // if empty, the model stays
+	Targets     []ModelTarget        // replacements of the model; if empty, requests keep their model
 }
 
 // ModelTarget is a replacement model.
@@ -52,7 +52,7 @@ type modelRules struct {
 type modelRule struct {
 	criticality schedule.Criticality
 	targets     []*request.Target
-	until       []uint64 // sums of weights
+	until       []uint64 // for each target, the sum of the weights up to and including its own
 	drawn       atomic.Uint64
 }
 
@@ -128,11 +128,10 @@ const (
 	prioritySheddable = -1
 )
 
-// priority returns the priority of the request's objective, if the pool has the objective. The
-// header that names the objective counts only if the pool trusts headers, or if a gate of this
-// cluster wrote it.
-// Otherwise the priority follows from the criticality of the request's model: with priority 0, as
-// in the inference extension, a misspelled header would promote a Sheddable model.
+// priority returns the priority of the objective that the request's header names. It ignores the
+// header unless the pool trusts headers or a gate of this cluster let the request in.
+// Without a known objective, the priority follows from the criticality of the request's model. The
+// inference extension uses priority 0 instead, so a misspelled header promotes a Sheddable model.
 func (pool *pool) priority(r *extproc.Request) int32 {
 	trusted := func() bool {
 		by := caller(r)

@@ -41,8 +41,8 @@ func listsAlone(r *extproc.Request) bool {
 	return r.Bodyless && len(r.Pools) > 0 && strings.HasSuffix(r.Pool, "@") && asksForModels(r.Headers)
 }
 
-// keys returns the restricted API keys of a request that a gate of this cluster let in. In other
-// requests, the client may have set KeysHeader.
+// keys returns the restricted API keys of a request from a Gateway of this cluster, whose gate sets
+// KeysHeader. It returns "" for other requests, because their clients may have set KeysHeader.
 func keys(r *extproc.Request) string {
 	if !r.Reported() || r.Member != "" {
 		return ""
@@ -67,7 +67,7 @@ func (k *pick) listModels() bool {
 	var asked []models.Pool
 	var deployed []models.Model
 	add := func(id objectid.Target, next models.Pool) {
-		if id.Member != "" { // an API key names a whole import
+		if id.Member != "" { // API keys permit whole imports, not single clusters
 			id = objectid.Target{Pool: id.Pool, Import: true}
 		}
 		if !permits(id.String(), "") {
@@ -107,8 +107,8 @@ func (k *pick) listModels() bool {
 	return true
 }
 
-// addDeployed adds the model of a pool whose servers are started by requests, or for them. A server
-// that runs may list no model, or another name.
+// addDeployed adds to the list the model of a pool whose servers Config.OnDemand starts. The list
+// may lack this model even if a server runs: the server may report another name, or none.
 func (p *Picker) addDeployed(list []models.Model, pool *pool, permits func(pool, model string) bool) []models.Model {
 	if p.config.OnDemand == nil || !permits(pool.ID.String(), "") {
 		return list
@@ -145,7 +145,8 @@ func (k *pick) listedBy(pool *pool, listed models.Pool) models.Pool {
 
 const (
 	poolSubset = "subset" // label selector of the subset that a share of the route uses
-	// The route changes the host, the whole path, or a prefix of the path for gateways.
+	// How the route rewrites requests to gateways: the new host, the new path, or a prefix of the
+	// path and its replacement.
 	poolHost, poolPath, poolPrefix, poolReplace = "host", "path", "prefix", "replace"
 )
 
@@ -162,8 +163,8 @@ func rulePool(entry string) (name string, how url.Values) {
 // Limits of the host and path of requests to gateways, in bytes.
 const maxHost, maxPath = 255, 1024
 
-// gateways returns the gateways of a pool to query for models. A request that has passed another
-// Penstock gateway has none, because two routes could form a loop.
+// gateways returns the gateways of a pool to query for models. It returns none for a request that
+// has passed another Penstock gateway, because two gateways could query each other endlessly.
 func (pool *pool) gateways(h *extproc.Message, how url.Values) models.Pool {
 	out := models.Pool{Name: pool.Name, Protocol: pool.Metrics.Protocol, Host: string(h.Header(":authority"))}
 	out.Path, _, _ = strings.Cut(string(h.Header(":path")), "?")
@@ -191,7 +192,7 @@ func (pool *pool) gateways(h *extproc.Message, how url.Values) models.Pool {
 }
 
 func (pool *pool) servers(subset string) models.Pool {
-	pool.snapshot.MarkUsed() // keeps the pages fresh, which list loaded adapters
+	pool.snapshot.MarkUsed() // keeps reading the metrics pages, which list loaded adapters
 	out := models.Pool{Name: pool.Name, Subset: subset, Protocol: pool.Metrics.Protocol}
 	selected := func(*endpoint.Endpoint) bool { return true }
 	if subset != "" {

@@ -80,8 +80,8 @@ func TestSLO_ThroughEnvoy(t *testing.T) {
 	}
 }
 
-// A denied prompt of megabytes must not make small requests look slow. Neither must a request
-// without a prompt.
+// After a denied prompt of megabytes, or a request without a prompt, the picker must not predict
+// that small requests are slow.
 func TestSLO_HugePromptShedsNoSmallRequest(t *testing.T) {
 	g := startGateway(t, route{Name: "a", Cluster: "closed", Mode: buffered, Allow: true})
 	setPools(t, g.picker,

@@ -33,7 +33,7 @@ import (
 	"github.com/penstock-project/penstock/picker/upload"
 )
 
-// Picker picks for many pools.
+// Picker chooses model servers for requests to many pools.
 type Picker struct {
 	config   Config
 	stages   []stage
@@ -70,7 +70,7 @@ type pools struct {
 }
 
 type wire struct {
-	bodies, imports *extproc.Bodies // imports holds bodies of other clusters' calls.
+	bodies, imports *extproc.Bodies // imports bounds the bodies in calls from other clusters
 	calls           *extproc.Calls
 	uploads         upload.Ledger
 }
@@ -89,21 +89,23 @@ type records struct {
 type poolSet struct {
 	byName    map[string]*pool
 	byDefault *pool         // may be nil
-	replaced  chan struct{} // closed once another set is current
+	replaced  chan struct{} // closes once a newer poolSet is current
 }
 
-// A changed configuration makes a new pool, which inherits the old pool's lasting state.
+// pool is one version of a pool's configuration. A change of the configuration creates a new pool,
+// which takes over the old pool's counters, history and sessions.
 type pool struct {
 	Pool
 	Name     string // text of ID
 	target   target
-	use      *use // nil without model servers of its own
-	accepts  bool // some server is not draining; always true without model servers of its own
+	use      *use // nil if the pool has no model servers of its own
+	accepts  bool // true if a server is not draining, or if the pool has no model servers of its own
 	options  schedule.Options
 	strategy *schedule.Strategy
 	roles    roles
 	shadow   *schedule.Strategy
-	// unlimited is the strategy without thresholds; nil if a full pool rejects requests.
+	// unlimited is the strategy without thresholds, for requests to a full pool; nil if a full pool
+	// rejects requests.
 	unlimited   *schedule.Strategy
 	snapshot    *endpoint.Snapshot
 	events      *kvevents.Subscription
@@ -126,8 +128,9 @@ type pool struct {
 	storm       *storm
 }
 
-// leaseTimeout ends the lease of a request whose Envoy has ended. Envoys report each request every
-// 2 s (translator/envoy, renewalInterval), at most 100 ms late, so one report may be lost.
+// leaseTimeout is how long a lease lasts after its last report; it ends leases of Envoys that have
+// died. Envoys report each request every 2 s (translator/envoy, renewalInterval), at most 100 ms
+// late, so one report may be lost.
 const leaseTimeout = 4300 * time.Millisecond
 
 // New returns a Picker without pools.
@@ -230,8 +233,8 @@ func (p *Picker) Remove(id objectid.Target) {
 	}
 }
 
-// build keeps the strategy (with its round-robin position), the history and the counters of the old
-// pool if their configuration is the same.
+// build makes a pool from its configuration. It reuses the strategy (with its round-robin
+// position), the history and the counters of the old pool if their configuration is unchanged.
 func (p *Picker) build(c Pool, old *pool) (next *pool, err error) {
 	defer func() {
 		if err != nil {
@@ -244,7 +247,7 @@ func (p *Picker) build(c Pool, old *pool) (next *pool, err error) {
 	c.setDefaults(old)
 	options := schedule.Options{Name: c.Strategy, Full: c.Full, Hashing: c.Hashing, ShedAfter: c.ShedAfter,
 		Profile: c.Plugins}
-	// If set, ShedAfter or FlowControl sheds instead.
+	// If ShedAfter or FlowControl is set, it decides when to shed sheddable requests.
 	options.ShedFull = c.ShedAfter == 0 && c.FlowControl == nil
 	c.Metrics.Off = c.Metrics.Off || c.Relay != nil ||
 		!schedule.UsesMetrics(&options) && c.FlowControl == nil &&
@@ -301,7 +304,7 @@ func (c *Pool) setDefaults(old *pool) {
 	if c.Strategy == schedule.Plugins && c.Plugins == nil {
 		if c.Strategy = "load"; old != nil {
 			c.Strategy, c.Plugins, c.Scorers = old.Strategy, old.Plugins, old.Scorers
-			if c.FlowControl == nil { // the old FlowControl may belong to the old profile
+			if c.FlowControl == nil { // the old profile may have set the old FlowControl
 				c.FlowControl = old.FlowControl
 			}
 		}
@@ -338,7 +341,7 @@ func (p *Picker) inherit(next, old *pool) {
 		next.responses = orNew(old.responses)
 	}
 	if next.Full.InFlight > 0 || schedule.UsesSpread(next.Strategy) {
-		next.slots = orNew(old.slots) // picks wait in the old slots
+		next.slots = orNew(old.slots) // picks of the old pool may wait in its slots
 	}
 }
 
@@ -362,8 +365,8 @@ func (pool *pool) addUnlimited(o schedule.Options, old *pool) (err error) {
 	return err
 }
 
-// swap makes the pools in the parameter next current, and releases replaced and removed pools. The
-// parameter changed has the names of all changed pools. p.mu is held.
+// swap makes the pools in next current, and releases the replaced and removed pools. changed has
+// the names of all pools that were added, replaced or removed. The caller holds p.pools.mu.
 func (p *Picker) swap(next map[string]*pool, changed ...string) {
 	old := p.pools.now.Load()
 	set := &poolSet{byName: next, byDefault: old.byDefault, replaced: make(chan struct{})}

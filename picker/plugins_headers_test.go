@@ -10,8 +10,9 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// A document names the headers of sessions, agents and profiles. Without these names, each request
-// would be a new session without an agent, for the default profile.
+// A profile document names the headers with a request's session, agent and profile. A picker that
+// ignored these names would start a session for each request, without an agent and with the default
+// profile.
 func TestPlugins_HeadersOfTheDocumentCount(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	p := runPicker(t, Config{Registerer: registry, Protocol: Protocol{Upstream: true}})

@@ -16,17 +16,18 @@ import (
 type Processor struct {
 	Host      string         // host in requests
 	Path      string         // "" means processor.Path
-	Addresses []dial.Address // called in turn
+	Addresses []dial.Address // the picker spreads its calls over these addresses
 	TLS       dial.TLS       // for addresses that are not Cleartext
 	Timeout   time.Duration  // 0 means processor.DefaultTimeout
 	// Headers are further headers that the processor receives, in lower case.
 	Headers []string
-	// Route makes the processor choose endpoints. A body's member "route" takes precedence.
+	// Route lets the processor choose the endpoint. The member "route" of a request's JSON body
+	// takes precedence.
 	Route bool
 }
 
-// extendAbove is the longest wait for a processor that fits into Envoy's own timeout of a pick, 2
-// s.
+// extendAbove is the longest processor timeout that fits into Envoy's timeout of a pick (2 s).
+// Picks with a longer one ask Envoy to extend its timeout.
 const extendAbove = time.Second
 
 func (pool *pool) connectProcessor(old *pool, log *slog.Logger) (err error) {
@@ -62,11 +63,11 @@ type processed struct {
 	*processor.Answer
 	outcome processor.Outcome
 	route   bool
-	worker  func(*endpoint.Endpoint) bool // the worker's endpoints; nil if the strategy decides
+	worker  func(*endpoint.Endpoint) bool // selects the chosen worker's endpoints; nil if the strategy decides
 	took    time.Duration
 	// fallback is why the pool's strategy decides although a worker was requested, or "".
 	fallback string
-	problem  string // why there is no answer
+	problem  string // why the processor gave no answer, or ""
 }
 
 // Processed is a processor's result for a request.

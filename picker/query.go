@@ -42,7 +42,7 @@ func promptTokens(r *extproc.Request) int {
 	if r.Bodyless {
 		return 1 // a request without a body has no prompt
 	}
-	if r.Facts.Size == 0 { // the body was not read, and most of it is the prompt
+	if r.Facts.Size == 0 { // the body was not read; its length estimates the length of the prompt
 		return min(contentLength(r)/prefix.BytesPerToken, prefix.MaxTokens)
 	}
 	return r.Facts.Tokens

@@ -16,7 +16,8 @@ type Rate struct {
 	Server string              `json:"server"`
 	Rate   float64             `json:"rate"`
 	From   endpoint.RateSource `json:"from"`
-	// Inferred is the rate inferred from first tokens, if Rate is a reported rate; 0 if unknown.
+	// Inferred is the rate inferred from the times to first tokens, in tokens a second. It is set
+	// only if Rate is a rate that the server reported; 0 if unknown.
 	Inferred float64 `json:"inferred,omitempty"`
 }
 

@@ -1,6 +1,7 @@
 package picker
 
-// A Reason is the cause of an immediate response, in x-penstock-reason, metrics and traces.
+// A Reason is why a pick responds to a request itself instead of naming an endpoint. It is shown in
+// the header x-penstock-reason, metrics and traces.
 const (
 	ReasonUnknownPool = "unknown_pool"       // 503: the gateway sent no pool, and there is no default
 	ReasonNoEndpoints = "no_endpoints"       // 503: no endpoint of the pool accepts requests
@@ -22,7 +23,7 @@ const (
 	resultPicked  = "picked"  // the picker chose an endpoint of the pool
 	resultSpilled = "spilled" // no pod can take the request; the pick has only the spill targets
 	resultRelayed = "relayed" // a remote picker chose the endpoint
-	// the remote picker named no endpoint, and the pool fails open, so the pick has known endpoints
+	// the remote picker named no endpoint and the pool fails open; the pick has any known endpoints
 	resultOpen   = "relay_open"
 	resultPassed = "relay_immediate" // a remote picker's 429 or 503, passed on
 )

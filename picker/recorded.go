@@ -66,8 +66,8 @@ func (p *Picker) recorded(tag endpoint.Tag, e accesslog.Entry, now time.Time) {
 	p.config.Recording.Add(done)
 }
 
-// Prompts share the IDs of their common beginning. IDs for tokens beyond the chain's blocks are
-// unique.
+// hashIDs returns an ID for each recordedBlock tokens of a prompt. Prompts with a common beginning
+// have the same IDs for it. Tokens beyond the chain's blocks get unique IDs.
 func hashIDs(c prefix.Chain, tokens int, key uint64) []int64 {
 	ids := make([]int64, (tokens+recordedBlock-1)/recordedBlock)
 	block, seed := 0, key

@@ -13,18 +13,18 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Each pick writes a note into a ring of fixed size, over the oldest note. A note has how the
-// endpoints compared and, once the access log reports it, the outcome. A sample of the picks also
+// Each pick writes a note into a ring buffer, over the oldest note. A note lists the compared
+// endpoints and, once the access log reports it, the request's outcome. A sample of the picks also
 // has verdicts (history.go).
 const (
 	// maxNotes bounds the notes of all pools: 12 MiB, or 80 s at 100 picks a second.
 	maxNotes     = 8192
 	notesAtFirst = 64
 	maxChoices   = 8
-	// A note has room for notedEndpoints endpoints; a longer list is joined into one text. By
-	// default, a pick has three.
+	// A note has notedEndpoints fields for endpoints; further endpoints are joined into one text.
+	// By default, a pick has three endpoints.
 	notedEndpoints = 4
-	// maxNoted bounds a request's ID and model in a note, in bytes.
+	// maxNoted bounds the request ID and the model in a note, each in bytes.
 	maxNoted = 64
 )
 
@@ -43,7 +43,7 @@ type note struct {
 	gateway            string
 	result             string
 	endpoints          [notedEndpoints]string
-	further            string // endpoints that do not fit into the field endpoints
+	further            string // the endpoints after the first notedEndpoints, joined by commas
 	prefill, encode    string
 	lacks              []string
 	exceeded           []schedule.Excess
@@ -90,14 +90,14 @@ type Choice struct {
 	Cost   *float64 `json:"cost,omitempty"`
 	Score  *float64 `json:"score,omitempty"`
 	Cached int      `json:"cached,omitempty"`
-	Trial  bool     `json:"trial,omitempty"` // the request tests a suspect endpoint, or a slow one (Speed)
+	Trial  bool     `json:"trial,omitempty"` // the request tests a suspect endpoint or, with Speed, a slow one
 	Speed  bool     `json:"speed,omitempty"` // the request measures the endpoint's speed
 	Drawn  bool     `json:"drawn,omitempty"` // drawn by power-of-two-picker
-	// Rate is the prefill rate, in tokens a second. RateFrom is its source. Both are zero if
-	// unknown.
+	// Rate is the endpoint's prefill rate in tokens a second, and RateFrom the source of the rate.
+	// Both are zero if the rate is unknown.
 	Rate     float64             `json:"rate,omitempty"`
 	RateFrom endpoint.RateSource `json:"rateFrom,omitempty"`
-	// Fields as in ClusterCost.
+	// Wait to Basis are set for a cluster, as in ClusterCost.
 	Wait      float64 `json:"wait,omitempty"`
 	Prompt    float64 `json:"prompt,omitempty"`
 	RoundTrip float64 `json:"roundTrip,omitempty"`
@@ -132,7 +132,8 @@ func (n *notes) add(k *pick) uint64 {
 	}
 	to := &n.ring[n.next%uint64(len(n.ring))]
 	to.number, to.at, to.gateway = n.next, k.started, r.Gateway
-	// The pool may be replaced often, so only names are kept.
+	// A note keeps only the pool's names: with the pool itself, it would keep old configurations in
+	// memory.
 	to.pool, to.strategy, to.history = pool.Name, pool.strategyName(), pool.history
 	to.kind = pool.choiceName()
 	to.result, to.lease, to.status = k.result, a.Lease.Number, a.Status
@@ -204,14 +205,14 @@ func (n *notes) ended(number uint64, e accesslog.Entry, now time.Time) {
 // Picks selects records.
 type Picks struct {
 	Last int    `json:"last,omitempty"` // newest first; 0 means all
-	Pool string `json:"pool,omitempty"` // pool as for Of; "" means all
-	// Request is x-request-id.
+	Pool string `json:"pool,omitempty"` // selects pools as Of does; "" means all
+	// Request selects the request with this x-request-id; "" means all.
 	Request string `json:"request,omitempty"`
 }
 
-// Of reports whether the picks of a pool are selected. "namespace/name" also selects imports of
-// that name: picks among their clusters ("namespace/name@"), and for one cluster
-// ("namespace/name@cluster").
+// Of reports whether q selects the picks of a pool. The pool "namespace/name" in q also selects the
+// imports of that name: the picks among their clusters ("namespace/name@") and the picks for one
+// cluster ("namespace/name@cluster").
 func (q Picks) Of(pool string) bool {
 	rest, ok := strings.CutPrefix(pool, q.Pool)
 	return ok && (q.Pool == "" || rest == "" || rest[0] == '@' || strings.HasSuffix(q.Pool, "@"))
@@ -374,9 +375,9 @@ func costOf(v *schedule.Verdict) float64 {
 	return *v.Cost
 }
 
-// trim keeps the verdicts on a pick's endpoints, on the best other endpoints, and on a few excluded
-// endpoints. rest counts the other verdicts by the filter that removed the endpoint, or as
-// candidates.
+// trim reduces verdicts to maxVerdicts: on a pick's endpoints, on the best other endpoints, and on
+// a few excluded endpoints. rest counts the omitted verdicts by the filter that removed the
+// endpoint; endpoints that no filter removed count as candidates.
 func trim(verdicts []schedule.Verdict, named string) (kept []schedule.Verdict, rest map[string]int) {
 	if len(verdicts) <= maxVerdicts {
 		return verdicts, nil

@@ -104,8 +104,8 @@ func TestExplain_RecordsAreBounded(t *testing.T) {
 	}
 }
 
-// A record has the verdicts from before the pick. Afterwards the picked endpoint has one more
-// request and the prompt, and would look worse than the others.
+// A record's verdicts describe the endpoints before the pick. After the pick, the picked endpoint
+// has one more request, and would look worse than the others.
 func TestExplain_VerdictsAreThoseOfTheMomentOfTheChoice(t *testing.T) {
 	for _, strategy := range []string{"load", "least-request", "chwbl", "session", "plugins"} {
 		p := runPicker(t, Config{})
@@ -141,8 +141,8 @@ func TestExplain_VerdictsAreThoseOfTheMomentOfTheChoice(t *testing.T) {
 	}
 }
 
-// Records have only numbers that the strategy compares. Other numbers would be costs of -1 and 0,
-// or an infinite cost, which JSON lacks.
+// A record has a cost or a score only if the strategy compares costs or scores. For other
+// strategies, these fields have meaningless values: -1, 0, or infinity, which JSON cannot encode.
 func TestExplain_PicksHaveCostsOrScoresIfTheyAreComparedBy(t *testing.T) {
 	for _, tt := range []struct{ strategy, plugins, want string }{
 		{"load", "", `"cost":`}, {"least-request", "", `"cost":0`}, {"round-robin", "", ""}, {"random", "", ""},
@@ -180,7 +180,8 @@ func TestExplain_PicksHaveCostsOrScoresIfTheyAreComparedBy(t *testing.T) {
 	}
 }
 
-// A note has room for few endpoints, but always has the two that were drawn, even with low scores.
+// A note has room for few endpoints. It always has the two endpoints that power-of-two-picker drew,
+// even if their scores are low.
 func TestExplain_PicksByPowerOfTwoNameTheTwoThatWereDrawn(t *testing.T) {
 	p := runPicker(t, Config{})
 	var addresses []string
@@ -212,7 +213,8 @@ func TestExplain_PicksByPowerOfTwoNameTheTwoThatWereDrawn(t *testing.T) {
 	}
 }
 
-// Before, such a pick showed "no fresh metrics", as if reading had failed.
+// If a strategy reads no metrics pages, its records must not show "no fresh metrics", as if reading
+// had failed.
 func TestExplain_PicksOfAStrategyThatReadsNoPagesShowThatTheyAreNotRead(t *testing.T) {
 	p := runPicker(t, Config{})
 	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "round-robin", Endpoints: specs("10.0.0.1:80")})

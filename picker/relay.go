@@ -47,7 +47,7 @@ func (remote) rank(k *pick) {
 	}
 	p, rules := k.picker, k.pool.Relay
 	if now := p.pool(k.request.Pool); now != nil && now.Relay != nil {
-		rules = now.Relay // Envoys may lack endpoints that only the earlier configuration allows
+		rules = now.Relay // Envoys may lack endpoints that the newer configuration no longer allows
 	}
 	addrs, outOfRange := p.nameable(rules, k.remote.Endpoints)
 	failure := RelayFailure{}
@@ -115,8 +115,8 @@ func (k *pick) rejected(reason, message string) {
 	}
 }
 
-// lease keeps the remote picker's call open until the request's end: the remote picker counts the
-// request until then.
+// lease keeps the call to the remote picker open until the request ends, because the remote picker
+// counts the request as in flight while the call is open.
 func (remote) lease(k *pick) {
 	p, r, call := k.picker, k.request, k.remote.Track
 	if k.answer.Track = call; call == nil || !r.Reported() || k.pool.remote.Crowded() || p.leases.Bounded(r.Gateway) {
@@ -127,8 +127,9 @@ func (remote) lease(k *pick) {
 	k.answer.Track = &relayedRequest{Tracker: call, lease: k.lease}
 }
 
-// If a request has no pick, spill sends it to any endpoint of a pool that fails open, otherwise to
-// spill targets. A remote picker's 429 or 503 does not make the pool fail open.
+// spill decides about a request for which the remote picker named no endpoint. If the pool fails
+// open, the request goes to any known endpoint, otherwise to spill targets. A pool does not fail
+// open if the remote picker answered 429 or 503.
 func (remote) spill(k *pick) {
 	if len(k.names) > 0 {
 		return
@@ -157,8 +158,8 @@ func (remote) answer(k *pick) {
 	}
 }
 
-// maxOpen bounds the endpoints that a request without a pick tries in turn: only the remote picker
-// knows which endpoints have ended.
+// maxOpen bounds the endpoints that Envoy tries in turn for a request of a pool that fails open.
+// Several are needed, because only the remote picker knows which endpoints have ended.
 const maxOpen = 8
 
 func (pool *pool) anyEndpoints() (texts []string) {
@@ -175,7 +176,8 @@ type relayedRequest struct {
 	lease *endpoint.Lease
 }
 
-// End does not release the lease: the gateway's call has ended, but the request continues.
+// End is called at the end of the gateway's call. The request continues, so End does not release
+// the lease.
 func (t *relayedRequest) End() { t.lease.Done() }
 
 func (p *Picker) nameable(relay *Relay, texts []string) (addrs []netip.AddrPort, outOfRange []string) {
@@ -193,8 +195,8 @@ func (p *Picker) nameable(relay *Relay, texts []string) (addrs []netip.AddrPort,
 	return addrs, outOfRange
 }
 
-// Without declared ranges, only addresses of this machine or link are excluded: loopback,
-// link-local (a cloud's metadata server) and multicast.
+// inside reports whether a remote picker may name an address. If no ranges are declared, it
+// excludes only loopback, link-local (a cloud's metadata server) and multicast addresses.
 func (relay *Relay) inside(ip netip.Addr) bool {
 	if relay.Listed {
 		return true

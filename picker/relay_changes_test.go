@@ -132,8 +132,8 @@ func TestRelay_ChangesOfTheRemotePickerArrive(t *testing.T) {
 	}
 }
 
-// A picker that once returned a body in a single chunk counts as a picker that returns bodies. So
-// the relay waits for its late changes.
+// Once a remote picker has returned a body, even in a single chunk, the relay waits for its bodies,
+// even if they come late.
 func TestRelay_LateBodyOfAPickerThatReturnsBodiesArrives(t *testing.T) {
 	g := startGateway(t, route{Name: "buffered", Cluster: "closed", Mode: buffered, Allow: true, Pool: "import/c"})
 	remote := &changingPicker{list: g.pods[1].addr().String()}
@@ -167,7 +167,7 @@ func TestRelay_ChangesOfTheRemotePickerAreBounded(t *testing.T) {
 		},
 		"64 KiB of headers": func() { remote.headers = []string{"x-large", strings.Repeat("v", 64<<10)} },
 	} {
-		remote.ended.Wait() // until the access log has ended the request, a call goes on
+		remote.ended.Wait() // the previous call lasts until the access log ends its request
 		remote.body, remote.headers = nil, nil
 		if response, text := g.post(t, "/buffered/v1", []byte(`{}`)); response.StatusCode != 200 {
 			t.Fatalf("before: got %s %s, want 200", response.Status, text)
@@ -180,8 +180,8 @@ func TestRelay_ChangesOfTheRemotePickerAreBounded(t *testing.T) {
 	}
 }
 
-// The remote picker counts a request as long as the call lasts. So the call lasts until the access
-// log reports the request's end.
+// The picker keeps its call to the remote picker open until the access log reports the request's
+// end, because the remote picker counts the request until the call ends.
 func TestRelay_RemotePickerCountsRequestUntilItsEnd(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
@@ -195,8 +195,7 @@ func TestRelay_RemotePickerCountsRequestUntilItsEnd(t *testing.T) {
 		t.Fatalf("got %v, want a lease and pool import/c", r)
 	}
 	cancel() // the gateway ends its call after the pick
-	// This window is longer than leaseTimeout, after which a request without reports no longer
-	// counts.
+	// The reports must keep the call open for longer than leaseTimeout.
 	poll.Never(t, "the remote picker's call ends while the request goes on", leaseTimeout+time.Second, func() bool {
 		p.Log(accesslog.Entry{Lease: lease, Pool: "import/c", Served: "10.1.0.5:8000", Open: true})
 		return remote.open.Load() != 1
@@ -214,8 +213,8 @@ func TestRelay_RemotePickerCountsRequestUntilItsEnd(t *testing.T) {
 	poll.Until(t, "the call of a request without reports ends", func() bool { return remote.open.Load() == 0 })
 }
 
-// If Envoy already knows that an import has a picker instead of gateways, and this process does
-// not, Envoy must call another process.
+// If Envoy already has the configuration that an import has a picker instead of gateways, but this
+// process does not, Envoy must call another process.
 func TestRelay_PoolThatStillHasGatewaysHereIsPickedForElsewhere(t *testing.T) {
 	p := runPicker(t, Config{})
 	setPools(t, p, Pool{ID: poolID("ns/pool"), Gateways: true})

@@ -8,17 +8,17 @@ import (
 
 // RelayFailure is why relayed picks of a pool fail. The zero value means success.
 type RelayFailure struct {
-	NoAnswer   string // the same text for the same cause
-	OutOfRange string // one address outside the declared ranges
-	Denied     string // reason from Config.Addresses.Outside, or ""
+	NoAnswer   string // why the remote picker did not answer, or ""; equal causes have equal texts
+	OutOfRange string // one named address that is outside the declared ranges, or ""
+	Denied     string // why OutOfRange is denied (Config.Addresses.Outside), or ""
 }
 
 const (
-	// A canceled call shows a failure of the remote picker only after minAnswerWait. An earlier
-	// cancellation shows that the gateway has lost its client.
+	// A call that the gateway cancels after more than minAnswerWait counts as a failure of the
+	// remote picker. At an earlier cancellation, the client has probably left.
 	minAnswerWait = time.Second
-	// OutOfRange is resolved after outOfRangeHold without an address out of range: if only some
-	// pods are outside, good and bad picks alternate.
+	// A failure OutOfRange is resolved once no address was out of range for outOfRangeHold. If only
+	// some pods are out of range, a shorter time would resolve and report the failure repeatedly.
 	outOfRangeHold = 5 * time.Second
 )
 
@@ -32,7 +32,7 @@ type relayHealth struct {
 func (p *Picker) reportRelay(pool *pool, f RelayFailure, at time.Time) {
 	h := pool.relayHealth
 	if f == (RelayFailure{}) && h.failure.Load() == nil {
-		return // usually no lock is needed
+		return // the usual case, without the lock
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -29,8 +29,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// remotePicker is an external picker that reads the whole body before it answers. Its answer is in
-// the header and, by default, also in the metadata.
+// remotePicker is an external picker that reads the whole body before it answers. It names the
+// endpoints in the header and, unless headers is set, also in the metadata.
 type remotePicker struct {
 	extprocv3.UnimplementedExternalProcessorServer
 
@@ -38,7 +38,7 @@ type remotePicker struct {
 	list    string        // endpoints to name; "" answers 429
 	reason  string        // body of the 429
 	headers bool          // answer in the header only
-	takes   time.Duration // time to answer; the picker requests it if it is not 0
+	takes   time.Duration // time to answer; if it is not 0, the picker first extends the timeout by it
 	paths   []string
 	bodies  []string
 	served  []string
@@ -199,7 +199,7 @@ func relayed(pickers ...netip.AddrPort) Pool {
 
 // A remote picker that queues the request extends its timeout.
 func TestRelay_RemotePickerMayAskForTime(t *testing.T) {
-	// Longer than a relay waits unless the picker extends the timeout.
+	// 2 s is longer than the relay waits by default.
 	remote := &remotePicker{takes: 2 * time.Second}
 	p := runPicker(t, Config{Learner: &learner{}})
 	_, address := servePicker(t, p)
@@ -251,7 +251,7 @@ func TestRelay_AddressOutsideRangesIsNotPicked(t *testing.T) {
 	if known.addrs[0] != netip.MustParseAddrPort("10.1.0.5:8000") || remote.paths[0] != "/v1/models" {
 		t.Errorf("learned %v, asked for %v; want 10.1.0.5:8000 and /v1/models", known.addrs, remote.paths)
 	}
-	// Each of the three answers has one such address.
+	// Each of the three answers so far has one address outside the declared ranges.
 	if n := gathered(t, registry)["penstock_picker_relay_out_of_range_addresses_total import/c"]; n != 3 {
 		t.Errorf("%v addresses were counted as outside the ranges, want 3", n)
 	}
@@ -273,8 +273,9 @@ func TestRelay_AddressOutsideRangesIsNotPicked(t *testing.T) {
 	}
 }
 
-// A process that configures no Envoy cannot deliver an endpoint. It must end the call before its
-// first response, because only then does the gateway call another picker.
+// A process that configures no Envoy cannot deliver a remote picker's endpoint to Envoy. It must
+// end the call before it sends a response, because otherwise the gateway does not call another
+// picker.
 func TestRelay_IsolatedProcessLeavesPickToAnother(t *testing.T) {
 	p := runPicker(t, Config{Learner: &learner{away: true}})
 	_, address := servePicker(t, p)
@@ -294,8 +295,9 @@ func TestRelay_IsolatedProcessLeavesPickToAnother(t *testing.T) {
 	}
 }
 
-// While a remote picker is asked, its endpoints leave the import's list. Envoys lose them, so the
-// endpoints in the answer must be delivered.
+// While the remote picker answers, the import's configuration changes from listed endpoints to
+// unlisted ones. Envoys then lose the listed endpoints, so the picker must deliver the endpoint in
+// the answer to them.
 func TestRelay_EndpointsThatAreDeclaredNoMoreAreLearned(t *testing.T) {
 	learned := &learner{}
 	p := runPicker(t, Config{Learner: learned})
@@ -411,7 +413,8 @@ func (s *stalled) Process(stream extprocv3.ExternalProcessor_ProcessServer) erro
 	return nil
 }
 
-// Clients wait for these picks, and Envoy stops waiting after two seconds.
+// A remote picker that stalls delays only one request; others do not wait for it. Envoy waits for a
+// pick for two seconds.
 func TestRelay_StalledPickerCostsOneRequestItsTime(t *testing.T) {
 	remote := &remotePicker{}
 	remote.name("10.1.0.5:8000", false)
@@ -446,7 +449,8 @@ func TestRelay_StalledPickerCostsOneRequestItsTime(t *testing.T) {
 					t.Fatalf("%q %d, want %q %d", list, status, c.list, c.status)
 				}
 			}
-			// The first call waits. On a slow machine, trials after each pause may also wait.
+			// The first call waits for the stalled picker. On a slow machine, the test lasts longer
+			// than an ejection, so some trials wait, too.
 			if n := down.calls.Load(); n > 5 {
 				t.Errorf("%d of 50 picks waited for the stalled picker, want at most 5", n)
 			}

@@ -15,9 +15,9 @@ import (
 
 const (
 	responseTTL = time.Hour
-	// maxResponses bounds a pool's responses, at some 250 bytes each. At the bound, a new response
-	// replaces the oldest response, or the oldest response of its client if the client has
-	// clientShare responses.
+	// maxResponses bounds a pool's known responses, at about 250 bytes each. At the bound, a new
+	// response replaces the oldest response of the pool, or of its client if this client already
+	// has clientShare responses.
 	maxResponses = 1 << 16
 	clientShare  = maxResponses / 8
 	responseWait = 100 * time.Millisecond
@@ -88,8 +88,8 @@ func (s *responses) await(ctx context.Context, id request.ResponseID) string {
 	}
 }
 
-// A known response keeps its place: clients may choose IDs (vLLM's request_id), and must not move
-// other clients' responses.
+// add records that a server or cluster has a response. It does not change a known response: clients
+// may choose response IDs (vLLM's request_id), and must not redirect other clients' responses.
 func (s *responses) add(id request.ResponseID, at string, client uint64, on, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +103,7 @@ func (s *responses) add(id request.ResponseID, at string, client uint64, on, now
 	if own := s.clients[client]; own != nil && own.Len() >= clientShare && len(s.known) >= maxResponses {
 		s.drop(own.Front().Value.(*linked.Element))
 	}
-	for range 2 { // at most two expired responses, so that no single pick pays for all
+	for range 2 { // drops at most two expired responses, to keep each call short
 		if first := s.order.Front(); first != nil &&
 			(len(s.known) >= maxResponses || now.Sub(first.Value.(*keptResponse).on) > responseTTL) {
 			s.drop(first)
@@ -124,7 +124,7 @@ func (s *responses) add(id request.ResponseID, at string, client uint64, on, now
 	return true
 }
 
-// s.mu is held; e may be nil.
+// drop removes a response; e may be nil. The caller holds s.mu.
 func (s *responses) drop(e *linked.Element) {
 	if e == nil {
 		return
@@ -149,8 +149,8 @@ func (s *responses) each(now time.Time, f func(*keptResponse) bool) {
 	}
 }
 
-// place returns the pool's own copy of `served` if that is the address of a server or a hop of the
-// pool, and "" otherwise. `served` itself is not kept, because Envoys and peers may send strings of
+// place returns the pool's own copy of served if served is the address of a server or a hop of the
+// pool, and "" otherwise. The caller keeps the copy, because Envoys and peers may send strings of
 // any length.
 func (pool *pool) place(served string) string {
 	if addr, err := netip.ParseAddrPort(served); err == nil {
@@ -191,8 +191,9 @@ func (pool *pool) learnResponse(s Session, now time.Time) {
 	}
 }
 
-// namedResponse returns the stored response in the path, or the response that the request
-// continues. The result names is also true for a request that creates a response.
+// namedResponse returns the ID of the stored response in the path, or of the response that the
+// request continues (previous_response_id). names is true if the request names or creates a
+// response.
 func namedResponse(path []byte, f *request.Facts) (id request.ResponseID, names bool) {
 	if id = request.ResponseInPath(path); id == (request.ResponseID{}) {
 		id = f.Previous
@@ -210,7 +211,7 @@ const (
 	followsLost // the response's server accepts no requests
 )
 
-// String describes the result to users, or returns "".
+// String describes to users how the stored response affects the pick; "" if the request names none.
 func (f follows) String() string {
 	switch f {
 	case followsUnknown:

@@ -28,13 +28,13 @@ const maxMessage = DefaultBodyLimit + 1<<20
 
 const keepaliveTimeout = 2 * time.Second
 
-// Listener wraps l. Its connections are cheaper for a server that uses ServerOptions.
+// Listener wraps l, so that its connections cost less in a server that uses ServerOptions.
 func Listener(l net.Listener) net.Listener { return socket.Listener(l, keepaliveTimeout) }
 
 // ServerOptions returns the options of a gRPC server for a Picker. workers is the number of
-// goroutines that are kept for streams, so that each stack grows only once. admit decides which
-// calls may begin, before the picker's tap handle: gRPC allows only one tap handle. A nil admit
-// admits all calls.
+// goroutines that the server reuses for streams, so that each stack grows only once. admit decides
+// which calls may begin; nil admits all. The picker's tap handle calls admit, because a gRPC server
+// has only one tap handle.
 func ServerOptions(workers uint32, admit tap.ServerInHandle) []grpc.ServerOption {
 	begin := extproc.ReadCall
 	if admit != nil {
@@ -55,8 +55,8 @@ func ServerOptions(workers uint32, admit tap.ServerInHandle) []grpc.ServerOption
 		experimental.BufferPool(new(extproc.Frames)),
 		// A changed body is sent in few system calls.
 		grpc.WriteBufferSize(writeBuffer),
-		// If a gateway's machine fails, its streams stay open, so its requests without an access
-		// log would not end.
+		// If a gateway's machine fails, its streams stay open without an error. Keepalive closes
+		// them: without an access log, only the end of the stream ends a request's lease.
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Second, Timeout: keepaliveTimeout}),
 		// Envoy keeps idle connections alive with pings. By default, gRPC treats more than one ping
 		// in five minutes as abuse and closes the connection.
@@ -103,8 +103,8 @@ func (p *Picker) Leave() {
 	}
 }
 
-// Gateways, kubelets and the conformance suite check these names, which are SERVING when the picker
-// has pools.
+// healthServices are the service names that gateways, kubelets and the conformance suite check.
+// They are SERVING when the picker has pools.
 var healthServices = []string{"", "readiness", "inference-extension", extproc.ServiceName, authz.ServiceName}
 
 func (p *Picker) startHealth() {
@@ -114,7 +114,7 @@ func (p *Picker) startHealth() {
 	}
 }
 
-// p.pools.mu is held.
+// ready marks healthServices as SERVING. The caller holds p.pools.mu.
 func (p *Picker) ready() {
 	if p.pools.leaving {
 		return

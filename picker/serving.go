@@ -17,30 +17,32 @@ import (
 	"github.com/penstock-project/penstock/picker/upstream"
 )
 
-// Pools without requests are watched, too. Each look probes one server of a pool, in turn, unless
-// pages or responses show a working server. Once a probe fails, or takes longer than hedgeAfter,
-// all servers are probed.
+// The picker watches whether the servers of its pools work, even without requests. A look checks
+// one pool. It probes one server of the pool, in turn, unless a metrics page or a response has just
+// shown a working server. If the probe fails or takes longer than hedgeAfter, the look probes all
+// servers.
 const (
-	// A used pool has a look every lookUsed, an idle pool every lookIdle. In each watchEvery, at
-	// most usedProbes looks begin for used pools, and at most idleProbes for idle pools.
+	// A used pool gets a look every lookUsed, an idle pool every lookIdle. In each watchEvery, at
+	// most usedProbes looks with probes begin for used pools, and idleProbes for idle pools.
 	watchEvery         = 250 * time.Millisecond
-	unwatchedEvery     = time.Second // the interval of looks while no pool is in the ring
+	unwatchedEvery     = time.Second // replaces watchEvery while no pool is watched
 	lookUsed, lookIdle = 500 * time.Millisecond, time.Second
 	idleProbes         = 2
 	usedProbes         = 50
-	// A pool counts as used for usedFor after a pick. For shownFor, a page or response proves that
-	// a server works.
+	// A pool counts as used for usedFor after a pick. For shownFor after a metrics page or a
+	// response, a server counts as working.
 	usedFor, shownFor = 5 * time.Second, 300 * time.Millisecond
 	hedgeAfter        = 100 * time.Millisecond
-	// After this many unanswered probes in a row, a server counts as dead. In a used pool the
-	// second probe follows at once, so that a Warning takes less than 2 s.
+	// After usedProof (used pool) or idleProof (idle pool) unanswered probes in a row, a server
+	// counts as dead. In a used pool, the second probe follows the first at once, so that a Warning
+	// appears within 2 s.
 	usedProof, idleProof = 2, 3
-	// A server serves again once it has served for steady.
+	// A server that stopped serving is reported as serving again once it has served for steady.
 	steady = 3 * time.Second
 	// maxLooks bounds the pools in each watchEvery, maxLooked the servers in a look, and maxAtOnce
 	// the concurrent probes of a look.
 	maxLooks, maxLooked, maxAtOnce = 500, 64, 16
-	// Pools without picks are probed if there are at most maxUnused pools.
+	// Pools that never had a pick are watched only if there are at most maxUnused pools.
 	maxUnused = 64
 	maxOut    = 32
 	maxNamed  = 3
@@ -82,8 +84,8 @@ type watch struct {
 	all, ring          []*turn
 	nextUsed, nextIdle int
 
-	// begun has the pools with a first pick since the last pass. Passes do not look for them: with
-	// thousands of pools that would be most of an idle process's work.
+	// begun lists the pools whose first pick was after the last pass. A search for them in each
+	// pass would be most of the work of an idle process with thousands of pools.
 	begun struct {
 		sync.Mutex
 		pools []string
@@ -97,7 +99,7 @@ func (w *watch) begin(pool string) {
 	w.begun.pools = append(w.begun.pools, pool)
 }
 
-// turn is guarded by watch.mu.
+// turn holds the results of a pool's looks. watch.mu guards it.
 type turn struct {
 	pool   *pool
 	sights map[netip.AddrPort]*liveness.Sight
@@ -107,16 +109,16 @@ type turn struct {
 	used   bool // the pool had a pick with this or an earlier snapshot
 	open   bool
 	found  Unserved
-	// stopped has each server that does not serve. The time is zero, or when it began to serve
-	// again.
+	// stopped has each server that was reported as not serving. The time is zero, or when the
+	// server began to serve again.
 	stopped map[netip.AddrPort]time.Time
 }
 
 type watched struct {
 	addr netip.AddrPort
-	end  *endpoint.Endpoint // nil if another picker picks for the pool
+	end  *endpoint.Endpoint // nil if another picker or gateway chooses the pool's servers
 	by   upstream.Protocol
-	// gateway: a probe only opens a connection.
+	// gateway means that probes only open a connection, because the server is a gateway.
 	gateway bool
 	used    bool
 }
@@ -198,7 +200,7 @@ func (p *Picker) dueTurns(now time.Time) (due []*turn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.begun.Lock()
-	begun := w.begun.pools // read before the set of pools, so that the set contains these pools
+	begun := w.begun.pools // read before followPools reads the pools, which then include these
 	w.begun.pools = nil
 	w.begun.Unlock()
 	p.followPools()
@@ -240,21 +242,23 @@ func (w *watch) join(t *turn) {
 	}
 }
 
-// noteUse returns the time of the last pick from this snapshot. watch.mu is held.
+// noteUse returns the time of the last pick from the pool's current snapshot, zero without one. The
+// caller holds watch.mu.
 func (t *turn) noteUse() time.Time {
 	at := t.pool.snapshot.Used()
 	t.used = t.used || !at.IsZero()
 	return at
 }
 
-// dueTurn judges a pool, and reports whether to probe its servers. watch.mu is held.
+// dueTurn reports changes of a pool's servers, and returns whether to probe them. The caller holds
+// watch.mu.
 func (p *Picker) dueTurn(t *turn, now time.Time) bool {
 	n, at := t.pool.watchedServers()
 	p.judge(t, n, at)
 	return n > 0 && !t.shown(n, at, now)
 }
 
-// watch.mu is held.
+// followPools updates the watched pools to the picker's current pools. The caller holds watch.mu.
 func (p *Picker) followPools() {
 	w, set := &p.watch, p.pools.now.Load()
 	if set == w.set {
@@ -297,8 +301,8 @@ func (p *Picker) followPools() {
 	}
 }
 
-// unwatchUnused removes pools without picks from the ring. They were added while there were few
-// pools. watch.mu is held.
+// unwatchUnused stops watching the pools that never had a pick. They were watched while there were
+// at most maxUnused pools. The caller holds watch.mu.
 func (p *Picker) unwatchUnused() {
 	p.watch.ring = slices.DeleteFunc(p.watch.ring, func(t *turn) bool {
 		if t.noteUse(); t.used {
@@ -333,8 +337,9 @@ func (t *turn) forget() {
 	}
 }
 
-// shown reports whether a pool needs no probe: a page or response shows a working server, no probe
-// shows a dead server, and the reachability of each server is known.
+// shown reports whether a pool needs no probe. This requires that a metrics page or a response has
+// just shown a working server, that no server is known to be down, and that each server has been
+// probed or its page read.
 func (t *turn) shown(n int, at func(int) watched, now time.Time) bool {
 	works := false
 	for i := range min(n, maxLooked) {
@@ -348,7 +353,8 @@ func (t *turn) shown(n int, at func(int) watched, now time.Time) bool {
 	return works
 }
 
-// watch.mu is held.
+// judge determines which of a pool's n servers serve, and reports changes to Config.Troubles. The
+// caller holds watch.mu.
 func (p *Picker) judge(t *turn, n int, server func(int) watched) {
 	now := time.Now()
 	at := endpoint.At(now)
@@ -374,7 +380,7 @@ func (p *Picker) judge(t *turn, n int, server func(int) watched) {
 	t.report(p, next)
 }
 
-// endsOnDemand reports whether the servers of a pool only drain, and the next request starts them.
+// endsOnDemand reports whether all servers of a pool drain and the next request starts new ones.
 func (p *Picker) endsOnDemand(pool *pool, u Unserved) bool {
 	if p.config.OnDemand == nil || slices.ContainsFunc(u.Out, func(o Out) bool { return o.Why != whyDraining }) {
 		return false
@@ -446,7 +452,7 @@ func (p *Picker) Serving() (all []Serving) {
 	return all
 }
 
-// ServingOf is Serving for one pool. It returns false if the pool is omitted.
+// ServingOf is Serving for one pool. It returns false if Serving omits the pool.
 func (p *Picker) ServingOf(name string) (Serving, bool) {
 	p.watch.mu.Lock()
 	defer p.watch.mu.Unlock()
@@ -472,7 +478,8 @@ func (s *Serving) String() string {
 	return text
 }
 
-// Named names the first maxNamed servers with their causes, and counts the others of n.
+// Named returns a text with the first maxNamed of n servers, each with why it does not serve, and
+// the number of the others.
 func Named(all []Out, n int) string {
 	var text strings.Builder
 	for i, o := range all[:min(len(all), maxNamed)] {

@@ -39,7 +39,7 @@ func (p *Picker) look(ctx context.Context, t *turn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t.open = false
-	// Only pools in the ring get a report: no later look would resolve a report of another pool.
+	// A report about a pool that is no longer in the ring would never be resolved by a later look.
 	if w.turns[t.pool.Name] == t && t.inRing {
 		n, at = t.pool.watchedServers()
 		p.judge(t, n, at)
@@ -75,7 +75,8 @@ func (p *Picker) probeServers(ctx context.Context, t *turn, first watched, other
 	_ = probes.Wait() // no probe returns an error
 }
 
-// A server that works again gets requests at once.
+// probeServer probes a server, and returns whether it works. If the first probe of a used pool's
+// server leaves this in doubt, probeServer probes once more.
 func (p *Picker) probeServer(ctx context.Context, t *turn, s watched) (up bool) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -115,8 +115,9 @@ type roundTrips func(*http.Request) (*http.Response, error)
 
 func (f roundTrips) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// A server that stops is reported once, and again when it has served for some time. On a busy
-// machine, probes of an idle pool get no answer for a while; this is not reported.
+// The picker reports once that a server has stopped, and once that it has served again for some
+// time. On a busy machine, the probes of an idle pool get no answer for a while; the picker does
+// not report this.
 func TestServing_EachChangeOfAServerIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var stopped, busy atomic.Bool
@@ -189,7 +190,8 @@ func TestServing_LinesAreBounded(t *testing.T) {
 	}
 }
 
-// While no pool has had a pick, a process looks for picks only once a second.
+// While none of many pools has had a pick, the watch of their servers wakes the process only once a
+// second.
 func TestServing_UnusedPoolsOfManySeldomWakeTheProcess(t *testing.T) {
 	p, err := New(Config{})
 	if err != nil {
@@ -211,8 +213,8 @@ func TestServing_UnusedPoolsOfManySeldomWakeTheProcess(t *testing.T) {
 	}
 }
 
-// If there are more than maxUnused pools, pools without a pick are not watched, even pools that
-// were added while there were few.
+// If there are more than maxUnused pools, the picker watches no pool without a pick, even if it
+// watched the pool while there were fewer.
 func TestServing_PoolsWithoutPicksAreNotWatchedOnceThereAreMany(t *testing.T) {
 	closed := httptest.NewServer(nil)
 	closed.Close()

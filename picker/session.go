@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// The picker makes the token, which names an endpoint or an import's cluster (stays.go). The client
-// chooses the ID.
+// Request headers that name a session. The picker makes the token, which names an endpoint or an
+// import's cluster (stays.go). The client chooses the ID.
 const (
 	sessionTokenHeader = "x-session-token"
 	sessionIDHeader    = "x-session-id"
@@ -32,8 +32,8 @@ const (
 	DefaultSessionCookie = "session-id"
 )
 
-// Only the first maxSessionID bytes of an ID count. A token of more than maxSessionToken bytes is
-// invalid.
+// The picker uses only the first maxSessionID bytes of a session ID. A token of more than
+// maxSessionToken bytes is invalid.
 const (
 	maxSessionID    = 1 << 10
 	maxSessionToken = 128
@@ -99,7 +99,7 @@ const (
 	sessionKnown
 	sessionKept
 	sessionPicked
-	bySessionRoute // SessionHeader, with another strategy
+	bySessionRoute // the ID is from SessionHeader, and the strategy does not use sessions
 )
 
 func (pool *pool) keptSession(s schedule.Session, chosen netip.AddrPort) sessionBy {
@@ -174,8 +174,8 @@ func (k *pick) keep() {
 	}
 }
 
-// atSession chooses the session's endpoint. It returns false if the session has no endpoint, or if
-// the endpoint accepts no requests. Then the session moves.
+// atSession ranks only the endpoint of the request's session. It returns false if the session has
+// no endpoint, or if its endpoint accepts no requests: the strategy then chooses a new endpoint.
 func (k *pick) atSession(s *schedule.Strategy, allowed func(*endpoint.Endpoint) bool) bool {
 	at := k.query.Session.At
 	if sessionBy(k.query.Session.By)&bySessionRoute == 0 || !at.IsValid() {
@@ -267,8 +267,8 @@ func sessionToken(endpoint string, now time.Time) string {
 	return base64.RawURLEncoding.EncodeToString(strconv.AppendInt(append([]byte(endpoint), ' '), now.Unix(), 10))
 }
 
-// readSessionToken returns the endpoint of a token that was made within ttl, or zero and the
-// reason. Clocks may differ by up to ttl.
+// readSessionToken returns the endpoint of a token that a picker made within ttl, or a zero address
+// and why the token is invalid. The clocks of the two pickers may differ by up to ttl.
 func readSessionToken(token []byte, now time.Time, ttl time.Duration) (at netip.AddrPort, by sessionBy) {
 	if len(token) > maxSessionToken {
 		return at, sessionUnreadable

@@ -190,7 +190,8 @@ func TestSession_InvalidTokensAreIgnored(t *testing.T) {
 	}
 }
 
-// Clients write these headers. No text may panic, and only tokens of a picker are accepted.
+// Clients can send any text in these headers. No text may cause a panic, and the picker accepts
+// only tokens that a picker made.
 func FuzzSession_HeadersOfClients(f *testing.F) {
 	now := time.Unix(1_700_000_000, 0)
 	f.Add([]byte(sessionToken("10.0.0.1:8000", now)), []byte("a=1; sid=2"), []byte("12.5"))

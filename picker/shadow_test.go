@@ -17,7 +17,7 @@ func TestShadow_JudgesPicksWithoutEffect(t *testing.T) {
 	pool := Pool{ID: poolID("ns/pool"), Strategy: "round-robin", Shadow: "least-request",
 		Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")}
 	setPools(t, p, pool)
-	// Both endpoints are idle, so any choice agrees.
+	// Both endpoints are idle, so each choice of the shadow strategy costs the same.
 	first := p.Pick(t.Context(), &extproc.Request{Pool: "ns/pool", Headers: &extproc.Message{}})
 	for range 3 {
 		p.Pick(t.Context(), &extproc.Request{Pool: "ns/pool", Headers: &extproc.Message{}})
@@ -35,7 +35,7 @@ func TestShadow_JudgesPicksWithoutEffect(t *testing.T) {
 		t.Errorf("%v agree, %v do not, regret %v; want 4 in all, 2 of them agreeing at least, and no regret",
 			yes, no, got["penstock_picker_shadow_regret_total ns/pool least-request"])
 	}
-	// Round robin goes on to send requests to a server with three more requests.
+	// Round robin also sends requests to the server that has three more requests than the other.
 	list := p.pool("ns/pool").snapshot.Endpoints
 	busy := extproc.Answer{}
 	for range 6 {

@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// A server that caches a prompt caches it for all pickers. So each pick is published to the other
-// processes, which record its prompt and its adapter.
+// A server's cache serves the requests of all pickers. So each process publishes its picks, and the
+// other processes record which server has got the prompt and the adapter.
 
 const maxSender = 128 // in bytes
 
@@ -67,8 +67,8 @@ func (p *Picker) Learn(s Sent) {
 	}
 }
 
-// Snapshot calls the function each for each server that has cached prefixes. All snapshots together
-// take at most limit bytes.
+// Snapshot calls each with every server and a snapshot of its cached prefixes. All snapshots
+// together take at most limit bytes.
 func (p *Picker) Snapshot(limit int, each func(server netip.AddrPort, snapshot []byte)) {
 	p.prompts.prefixes.Snapshot(limit, each)
 }

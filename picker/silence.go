@@ -13,9 +13,10 @@ import (
 	"github.com/penstock-project/penstock/picker/upstream"
 )
 
-// Servers with waiting requests are judged every judgeEvery. A silent server is probed at once, and
-// then 1, 2, 4, ... 30 s after each probe that got no token. A probe lasts up to probeTime, because
-// a server that recovers answers open requests.
+// Every judgeEvery, the picker checks the servers with waiting requests. A server that sends
+// nothing for too long is silent. The picker asks a silent server for one token at once, and again
+// 1, 2, 4, ... 30 s after each probe that got no token. A probe waits up to probeTime, because a
+// server that recovers answers open requests.
 const (
 	judgeEvery            = 100 * time.Millisecond
 	probeTime             = 10 * time.Second
@@ -131,8 +132,9 @@ func (p *Picker) askForToken(ctx context.Context, server *endpoint.Load) error {
 	return err
 }
 
-// probedAs returns how to probe a server: the protocol of the first of its pools, and the model of
-// a waiting request. The model is "" if the server's list lacks it.
+// probedAs returns the protocol and the model for a probe of a server. The protocol is from the
+// first by name of the server's pools. The model is from a waiting request or, if the server's list
+// of models lacks it, the first model of the list.
 func (p *Picker) probedAs(server *endpoint.Load) (by upstream.Protocol, model string) {
 	var first *pool
 	for _, pool := range p.pools.now.Load().byName {

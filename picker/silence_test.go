@@ -22,8 +22,9 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// Envoy's reports show that a server is silent if its requests are in flight, given up or timed out
-// by the route, all without a body byte. An answer of another server shows nothing about it.
+// Envoy's access log shows that a server is silent if its requests have no body byte while they are
+// in flight, when the client cancels them, or when they reach the route's timeout. A response of
+// another server does not show that a server is silent.
 func TestSilent_ReportsShowIt(t *testing.T) {
 	report := accesslog.Entry{Pool: "ns/pool", Open: true, Served: first, Sent: time.Millisecond}
 	for name, tt := range map[string]struct {
@@ -81,8 +82,8 @@ func TestSilent_ReportsShowIt(t *testing.T) {
 	}
 }
 
-// A silent server is probed in its own protocol, one probe at a time, until it sends a token. Until
-// then, every page shows why it is suspect.
+// The picker probes a silent server in the server's own protocol, one probe at a time, until the
+// server sends a token. Until then, every admin page shows why the server is suspect.
 func TestSilent_IsProbedUntilItAnswers(t *testing.T) {
 	insecure := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // of a test
 	for name, tt := range map[string]struct {
@@ -175,8 +176,8 @@ func TestSilent_ProbesAreBounded(t *testing.T) {
 	}
 }
 
-// Behind a gateway that Penstock does not configure, a call that ends without a body byte shows
-// silence. A first byte shows that the server works.
+// If a gateway that Penstock does not configure sends response bodies, a call that ends without a
+// body byte shows that the server is silent. A first byte shows that the server works.
 func TestSilent_CallsOfOtherGatewaysShowIt(t *testing.T) {
 	for _, tt := range []struct{ shown, begun, want bool }{
 		{true, false, true}, {true, true, false}, {false, false, false},

@@ -15,8 +15,9 @@ import (
 	"github.com/penstock-project/penstock/picker/request"
 )
 
-// span returns nil if tracing is off or the caller is not sampled. The parent is the span of the
-// ext_proc call or, if the gateway does not trace, the client's span.
+// span starts the span of a pick. It returns nil if tracing is off or the caller's trace is not
+// sampled. The parent is the span of the ext_proc call or, if the gateway does not trace, the
+// client's span.
 func (p *Picker) span(ctx context.Context, r *extproc.Request, started time.Time) trace.Span {
 	if p.tracer == nil {
 		return nil

@@ -13,17 +13,18 @@ import (
 )
 
 const (
-	// permitTimeout bounds how long a call waits for access to a pool: its Envoy may have a new
-	// route that this process has not read yet. It is below Envoy's timeout of a pick (2 s).
+	// permitTimeout bounds how long a call waits for access to a pool, because its Envoy may have a
+	// new route that this process has not read yet. Envoy's timeout of a pick is longer (2 s).
 	permitTimeout = 750 * time.Millisecond
-	// maxPermitWaits bounds the waiting calls. Further calls are denied at once.
+	// maxPermitWaits bounds the calls that wait for access. The picker denies further calls at
+	// once.
 	maxPermitWaits = 256
 )
 
-// admit decides whether the caller may pick from the pool. A Gateway may if its routes use the
-// pool. A member of a cluster set may if the pool is exported to it. The caller's key or
-// certificate was verified before (xds/identity). admit sets Request.Imported, and ends a denied
-// call. A call for an unknown pool passes; the stage find rejects it.
+// admit decides whether the caller may pick from the pool: a Gateway may if its routes use the
+// pool, and a member of a cluster set if the pool is exported to it. The server has already
+// verified the caller's key or certificate (xds/identity). admit sets Request.Imported, and ends a
+// denied call. It admits a call for an unknown pool, which the stage find rejects.
 func admit(k *pick) { k.denied = k.picker.permit(k.ctx, k.request) }
 
 func admitted(r *Record) string {
@@ -68,7 +69,8 @@ type gate struct {
 	waiting atomic.Int64
 }
 
-// For youngFor after its start, a process may lack exports, but members call it at once.
+// For youngFor after its start, a process may not have read all exports yet, although members of
+// the cluster set already call it.
 const youngFor = 5 * time.Second
 
 const exportedPoll = 20 * time.Millisecond
@@ -94,9 +96,9 @@ func (p *Picker) waitAllowed(ctx context.Context, gateway string, pool objectid.
 	return waitFor(ctx, p, func() (bool, <-chan struct{}) { return p.config.Access.Allowed(gateway, pool) })
 }
 
-// waitFor calls the function has until ok is true: at once, and whenever the channel changed closes
-// or receives a value. It waits at most permitTimeout. It returns false at once if maxPermitWaits
-// calls already wait.
+// waitFor calls has until it returns ok: at once, and whenever the channel changed closes or
+// receives a value. It returns false after permitTimeout, and at once if maxPermitWaits calls wait
+// already.
 func waitFor[T any](ctx context.Context, p *Picker, has func() (ok bool, changed <-chan T)) bool {
 	defer p.gate.waiting.Add(-1)
 	if p.gate.waiting.Add(1) > maxPermitWaits {

@@ -101,7 +101,8 @@ func TestPickerKey_OpensPoolsOfItsGatewayAlone(t *testing.T) {
 	}
 }
 
-// Another process sent the route to Envoy before this process read it.
+// If another process has sent a new route to Envoy before this process has read it, this process
+// waits for the route.
 func TestPickerKey_NewRouteIsWaitedFor(t *testing.T) {
 	_, may, pick := keyedPicker(t, Config{})
 	time.AfterFunc(50*time.Millisecond, func() { may.allow("ns/unrelated", "ns/own"); may.allow("ns/gw", "ns/theirs") })
@@ -164,8 +165,8 @@ func TestPickerKey_CallWithoutOneOpensExportedPoolsAlone(t *testing.T) {
 	}
 }
 
-// A starting process knows its exports only after its first translation. Before, it denied calls of
-// members, and their requests got 503.
+// A process that starts has its exports only after its first translation. Calls of members must
+// wait until then: if the process denied them, their requests would get 503.
 func TestPickerKey_ProcessThatStartsHasMembersWait(t *testing.T) {
 	var asked atomic.Int32
 	p, _, pick := keyedPicker(t,

@@ -10,9 +10,9 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// answer puts the choice into the gateway's answer, best first, and sets the request's tracker. It
-// ends no pick. For gateways that Penstock does not configure, it adapts the answer, even if the
-// pick has ended.
+// answer writes the chosen destinations into the gateway's answer, best first, and sets the
+// request's tracker. It ends no pick. It adapts the answer for gateways that Penstock does not
+// configure, even if an earlier stage ended the pick.
 func answer(k *pick) {
 	if !k.over {
 		k.target.answer(k)
@@ -98,9 +98,9 @@ func forGateway(r *extproc.Request, a *extproc.Answer) {
 	}
 }
 
-// listed sets one retry for each further endpoint, or the user's number if that is larger. The list
-// then repeats: a retry beyond its end would use the cluster's fallback, which a FailClose pool
-// does not have.
+// listed returns an answer with these endpoints and one retry for each endpoint after the first, or
+// retries if it is larger. The list then repeats the endpoints: a retry beyond the end of the list
+// would use the fallback of Envoy's cluster, which a FailClose pool does not have.
 func listed(texts []string, retries int) extproc.Answer {
 	a := extproc.Answer{MaxRetries: max(len(texts)-1, retries)}
 	for n := len(texts); len(texts) < min(1+retries, maxEndpoints); {
@@ -110,9 +110,9 @@ func listed(texts []string, retries int) extproc.Answer {
 	return a
 }
 
-// leastTries is the minimum number of attempts of a pick with several servers; a shorter list
-// repeats. A working server may close a connection just when a request arrives, while the next
-// server is dead: llama.cpp closes each connection after a stream without notice.
+// leastTries is the minimum number of Envoy's attempts for a pick with several servers; a shorter
+// list repeats its servers. One round may fail although a server works: it may close a connection
+// just when the request arrives (llama.cpp does so after each stream), while the others are dead.
 const leastTries = 5
 
 func (pool *pool) retries(user int, ranked []schedule.Candidate) int {

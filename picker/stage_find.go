@@ -19,7 +19,7 @@ func find(k *pick) {
 		k.decide(extproc.Answer{Pass: true}, "")
 	case r.Pool != "":
 		p.metrics.unknown.Inc()
-		// Another picker may already have this pool.
+		// Another picker process may have read this pool already.
 		k.decide(extproc.Answer{Unavailable: true, Message: "this picker has no pool " + r.Pool}, "")
 	default:
 		p.metrics.unknown.Inc()
@@ -27,8 +27,8 @@ func find(k *pick) {
 	}
 }
 
-// decide ends a pick. The pool's metrics and records count the result; "" means that the answer is
-// no pick.
+// decide ends a pick with an answer. The pool's metrics and records count the pick under result; ""
+// means that they ignore it.
 func (k *pick) decide(a extproc.Answer, result string) {
 	k.answer, k.result, k.over = a, result, true
 }

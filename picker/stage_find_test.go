@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// The models of an import with several clusters are requested by the import's name, which is not a
-// pool. The request gets the list, or passes without a pick.
+// A request for the models of an import with several clusters names the import, which is no pool.
+// The picker answers it with the list, or passes it to Envoy without a pick.
 func TestModels_OfAnImportAreAskedForByItsName(t *testing.T) {
 	list := `{"data": [{"id": "qwen"}]}`
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, list) }))

@@ -24,11 +24,11 @@ const (
 	maxRetryAfter = time.Minute
 )
 
-// hold makes a request wait while its pool is saturated, if the pool has flow control. The wait may
-// replace the pool by its newer configuration. hold ends a request with 429 if the wait is too long
-// or the queue is full, and with 503 if the pool has no endpoint or the client leaves. Requests
-// with spill targets, and other clusters' requests, do not wait. An admitted request has a place in
-// the queue until settle.
+// hold makes a request wait while its pool is saturated, if the pool has flow control. If the
+// pool's configuration changes during the wait, the pick continues with the new one. hold ends a
+// request with 429 if the wait is too long or the queue is full, and with 503 if the pool has no
+// endpoint or the client leaves. Requests with spill targets, and other clusters' requests, do not
+// wait. An admitted request counts in the queue until settle.
 func hold(k *pick) {
 	pool, r := k.pool, k.request
 	if !pool.queue.On() {
@@ -81,7 +81,7 @@ func (k *pick) await(queue *flow.Queue, q *flow.Request, since time.Time) flow.O
 	k.waited = time.Since(since)
 	k.pool.counters.waited(outcome, q.Priority, k.waited)
 	k.refresh()
-	k.started = time.Now() // the pick's time begins again, because it excludes waits
+	k.started = time.Now() // the measured time of the pick excludes the wait
 	return outcome
 }
 
@@ -157,9 +157,10 @@ func (pool *pool) flowRequest(r *extproc.Request, now time.Time) *flow.Request {
 	return q
 }
 
-// caller returns the caller that a gate of this cluster found, or nil. If the ClusterSet believes
-// the member that calls, caller returns MEMBER:CALLER of a gate there, as the peer listener does
-// (translator/envoy, peer.lua). In other requests, the client may have set CallerHeader.
+// caller returns who sent the request, as a gate identified it, or nil. For a request from a member
+// of the cluster set, it returns MEMBER:CALLER, as the peer listener does (translator/envoy,
+// peer.lua), but only if the ClusterSet believes this member. It returns nil for requests from
+// gateways that Penstock does not configure, because there the client may have set CallerHeader.
 func caller(r *extproc.Request) []byte {
 	if r.Member != "" {
 		if !r.Vouched {

@@ -181,8 +181,8 @@ func TestFlowControl_FairnessIDCountsOnlyIfTrusted(t *testing.T) {
 	}
 }
 
-// A believed member of the ClusterSet states the caller of each pick. All callers of another member
-// count as one.
+// If the ClusterSet believes a member, flow control distinguishes the callers that this member
+// names. All requests of any other member count as one caller.
 func TestFlowControl_MembersCallersCountIfTheClusterSetBelievesThem(t *testing.T) {
 	for name, c := range map[string]struct {
 		believed string
@@ -211,8 +211,7 @@ func TestFlowControl_MembersCallersCountIfTheClusterSetBelievesThem(t *testing.T
 	}
 }
 
-// A member may state only texts that a gate can write. Its callers are never equal to callers of
-// this cluster.
+// A member may only name callers that a gate can write. They never equal callers of this cluster.
 func TestFlowControl_MembersStateWellFormedCallersAlone(t *testing.T) {
 	for text, want := range map[string]string{
 		"ns/alice@x.y": "east:ns/alice@x.y", "west:ns/a%20b": "east:west:ns/a%20b", "": "", "a,b": "", "a\xff": "",
@@ -287,7 +286,7 @@ func TestFlowControl_RequestThatNoOtherClusterTakesWaits(t *testing.T) {
 	}
 }
 
-// Other clusters compare the wait in the queue plus the wait at the servers.
+// The wait that other clusters compare includes the wait in the pool's queue.
 func TestFlowControl_WaitOfOtherClustersHasTheQueue(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
@@ -416,7 +415,7 @@ func TestFlowControl_EnvoyWaitsAsLongAsTheRequest(t *testing.T) {
 	go send("/none/")
 	go send("/buffered/")
 	poll.Until(t, "two requests to wait", func() bool { return waiting(g.picker, "ns/pool") == 2 })
-	// longer than Envoy's message_timeout
+	// 2.5 s is longer than Envoy's message_timeout.
 	poll.Never(t, "a request is answered", 2500*time.Millisecond,
 		func() bool { return len(statuses) > 0 })
 	release()

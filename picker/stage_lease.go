@@ -33,8 +33,8 @@ func (servers) lease(k *pick) {
 		k.pool.strategy.Rank(&k.query, k.at, k.endpoints, others, k.pool.Fallbacks, &k.others)...)
 }
 
-// An engine may serve a model that its list lacks, so retries may use endpoints whose lists lack
-// the model.
+// addLacking appends endpoints whose lists of models lack the request's model, as destinations of
+// retries. An engine may serve a model that its list lacks.
 func (k *pick) addLacking() {
 	lacking, free := k.leftOut(), 1+k.pool.Fallbacks-len(k.ranked)
 	if lacking == nil || k.bound() || lacking.Strict || free <= 0 {
@@ -49,12 +49,13 @@ func leased(r *Record) string { return r.Lease }
 
 func (k *pick) counted(a *extproc.Answer) {
 	a.Pool, a.Lease = k.pool.Name, extproc.Lease{Owner: k.picker.leases.Owner(), Number: k.lease.Number()}
-	if len(caller(k.request)) > 0 && !k.request.Last { // only edges log usage, so not behind a hop
+	if len(caller(k.request)) > 0 && !k.request.Last { // only the first gateway of a request logs usage
 		a.Used = k.used()
 	}
 }
 
-// The cost is the time to read the uncached prompt, plus schedule.PerRequest.
+// used returns the pick's tokens, cost and model for the usage log. The cost is the time to read
+// the uncached prompt, plus schedule.PerRequest.
 func (k *pick) used() string {
 	cached, cost := 0, time.Duration(0)
 	if len(k.ranked) > 0 {

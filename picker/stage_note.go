@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-project/penstock/picker/request"
 )
 
-// keepNote records the pick: in metrics, its span, the ring of notes, the pool's sample, and with
-// the lease. It does not change the answer. Answers that are not picks are not recorded.
+// keepNote records the pick in metrics, its span, the ring of notes, the pool's sampled records,
+// and the tag of its lease. It does not change the answer. It ignores answers without a result.
 func keepNote(k *pick) {
 	if k.result == "" {
 		return

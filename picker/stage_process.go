@@ -19,8 +19,9 @@ import (
 )
 
 // process calls the pool's processor, and sets its result. After the processor's timeout, and while
-// its breaker is open, the pick continues without an answer. The wait may replace the pool by its
-// newer configuration. process ends a request whose client has left.
+// its circuit breaker is open, the pick continues without the result. If the pool's configuration
+// changes during the call, the pick continues with the new one. process ends a request whose client
+// has left.
 func process(k *pick) {
 	pool, r, d := k.pool, k.request, &k.processed
 	if pool.processor == nil {
@@ -43,7 +44,7 @@ func process(k *pick) {
 		if timeout := pool.processor.Timeout(); timeout > extendAbove && !pool.processor.Open() {
 			r.Extend(timeout + answerTime)
 		}
-		// Makes no call while the breaker is open.
+		// While the circuit breaker is open, Process fails without a call.
 		d.Answer, d.outcome, err = pool.processor.Process(k.ctx, q)
 	}
 	d.took = time.Since(started)
@@ -85,7 +86,7 @@ func (pool *pool) processedHeaders(r *extproc.Request) map[string]string {
 	return out
 }
 
-// For these reasons the pool's strategy decides although the processor was asked for a worker.
+// Reasons why the pool's strategy chooses the endpoint although the processor was asked to.
 const (
 	noAnswer      = "no_answer"
 	noWorker      = "no_worker"      // the answer names no worker
@@ -112,8 +113,9 @@ func (k *pick) findWorker() {
 	}
 }
 
-// worker returns a filter for the pool's endpoints at an address: IP:PORT, or NAME:PORT of a pod or
-// of a host in a ModelServers object; nil if no endpoint matches.
+// worker returns a filter for the pool's endpoints at an address, or nil if no endpoint has the
+// address. An address is IP:PORT, or NAME:PORT with a pod's name or a host of a ModelServers
+// object.
 func (pool *pool) worker(address string) func(*endpoint.Endpoint) bool {
 	list := pool.snapshot.Endpoints
 	if addr, err := netip.ParseAddrPort(address); err == nil {

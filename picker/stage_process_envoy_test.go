@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-project/penstock/picker/dial"
 )
 
-// In every mode in which the picker gets the body before the pick, the processor's tokens reach the
-// server. In STREAMED, only "route" is removed.
+// In every body mode in which the picker gets the body before the pick, the server gets the
+// processor's tokens. In STREAMED, the picker only removes "route" from the body.
 func TestProcessor_EnvoySendsItsTokensInEveryMode(t *testing.T) {
 	modes := map[string]string{"buffered": buffered, "duplex": duplex, "streamed": streamed}
 	var routes []route

@@ -92,7 +92,7 @@ func TestProcessor_AnswerDecidesTheRequest(t *testing.T) {
 	for _, tt := range []struct {
 		body, answer  string
 		status        int
-		first, reason string // first endpoint, or "" for any; and why the strategy decides
+		first, reason string // first endpoint, "" for any; why the strategy chooses it, "" if it does not
 		key, ids      string
 		byDefault     bool
 	}{
@@ -189,8 +189,8 @@ func TestProcessor_WorkerOutsideTheSubsetIsNotUsed(t *testing.T) {
 	}
 }
 
-// The processor's tokens are the prompt that the server reads. The picker compares them with the
-// servers' reports, and Dynamo's frontend gets them.
+// The picker compares the processor's tokens with the servers' cache reports, and sends them to
+// Dynamo's frontend.
 func TestProcessor_TokensAreThoseOfThePrompt(t *testing.T) {
 	s := startProcessor(t)
 	p := runPicker(t, Config{})

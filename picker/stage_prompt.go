@@ -7,8 +7,9 @@ import (
 	"github.com/penstock-project/penstock/picker/tokenize"
 )
 
-// prompt finds the length of a request's prompt and, if model servers report their caches, its
-// token IDs: from the processor or, if it gives none, from a server. It ends no pick.
+// prompt finds the length of a request's prompt. If model servers report their caches, it also
+// finds the prompt's token IDs: in the processor's answer, or else by a call to a model server. It
+// ends no pick.
 func prompt(k *pick) {
 	if k.working == nil {
 		return
@@ -29,8 +30,9 @@ func prompted(r *Record) string {
 	return several(r.Tokens, "token")
 }
 
-// The picked server also gets the processor's tokens. They are compared with servers' reports,
-// unless the prompt has images: the reported hashes then depend on the images, too.
+// useTokens takes the prompt's length and tokens from the processor's answer. The picked server
+// gets the same tokens. The picker compares them with the servers' cache reports, unless the prompt
+// has images: the reported hashes then also depend on the images.
 func (k *pick) useTokens() {
 	found, q := k.processed.Answer, &k.query
 	if found == nil || found.Count == 0 {
@@ -76,6 +78,7 @@ func (p *Picker) renderBase(pool *pool) string {
 	return ""
 }
 
-// modelHeader is a request's model on Gateways that route by the model (translator/envoy,
-// scan.lua). On other Gateways a client may set it; this affects only the choice of an endpoint.
+// modelHeader is the header with the request's model on Gateways that route by the model
+// (translator/envoy, scan.lua). On other Gateways, a client may set the header, which affects only
+// the choice of an endpoint.
 const modelHeader = "x-gateway-model-name"

@@ -57,8 +57,8 @@ func changedBody(t *testing.T, conn *grpc.ClientConn, body []byte) []byte {
 	return answer.GetRequestBody().GetResponse().GetBodyMutation().GetBody()
 }
 
-// In TestKVEvents_TextPromptIsRendered a server renders the prompt, so the picker needs the body.
-// Envoy sends it in BUFFERED.
+// TestKVEvents_TextPromptIsRendered uses an Envoy that sends bodies in BUFFERED, because a server
+// renders the prompt from the body.
 func TestKVEvents_TextPromptIsRendered(t *testing.T) {
 	tokens := make([]uint32, 1024)
 	for i := range tokens {
@@ -132,8 +132,8 @@ func TestKVEvents_TextPromptIsRendered(t *testing.T) {
 	poll.Until(t, "no body is held", func() bool { return p.wire.bodies.Held() == 0 })
 }
 
-// Before, an estimate from content-length that decided nothing looked like the length of a read
-// prompt.
+// A record has no prompt length if it is only an estimate from content-length that the strategy did
+// not use: it would look like the length of a prompt that was read.
 func TestExplain_PicksHaveTheLengthOfAPromptThatIsReadOrDecides(t *testing.T) {
 	for _, tt := range []struct {
 		pool Pool

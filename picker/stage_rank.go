@@ -5,12 +5,12 @@ import (
 	"math"
 )
 
-// rank chooses the request's destinations, best first. It opens no lease, but it charges an
-// import's first cluster or calls a remote picker; settle ends the charge or the call. It ends the
-// pick of an import without a cluster.
+// rank chooses the request's destinations, best first. It opens no lease. For an import it opens a
+// Charge at the first cluster; for a remote picker it makes a call. settle ends the Charge or the
+// call. rank ends a pick only if the import has no cluster.
 func rank(k *pick) { k.target.rank(k) }
 
-// lease and spill may repeat rank, if other picks take the chosen endpoint.
+// The stages lease and spill may rank again, if other picks take the chosen endpoint's last slot.
 func (servers) rank(k *pick) {
 	k.foreshadow()
 	if k.byWorker = k.processed.worker; k.keptHere() {
@@ -24,11 +24,12 @@ func (servers) rank(k *pick) {
 	}
 }
 
-// awaitKeys ranks again once the endpoint of the request's key has fewer requests in flight. chwbl
-// passed over this endpoint, but the end of one of its requests may not be reported yet.
+// awaitKeys waits a moment if the strategy chwbl passed over the full endpoint of the request's
+// key, because one of this endpoint's requests may have ended without a report so far. It ranks
+// again whenever the endpoint has fewer requests in flight.
 func (k *pick) awaitKeys() {
 	strategy, load := k.pool.strategy, k.scratch.Passed.Load()
-	before := int64(math.MaxInt64) // so that the first call ranks: a request may have ended since the last rank
+	before := int64(math.MaxInt64) // makes the first call rank: a request may have ended since the last rank
 	found := k.awaitEnd(func() bool {
 		now := load.Total()
 		if now >= before {
@@ -37,7 +38,7 @@ func (k *pick) awaitKeys() {
 		before = now
 		return k.choose(strategy) && k.scratch.Passed == nil
 	})
-	if !found { // the awaited ends did not come: rank by current counts
+	if !found { // the endpoint stayed full: rank by the current counts
 		k.choose(strategy)
 	}
 }

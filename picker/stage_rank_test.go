@@ -72,8 +72,8 @@ func TestTree_ThroughEnvoy(t *testing.T) {
 	}
 }
 
-// If bodies are not read but the Gateway's scanner sends the model, requests for an adapter go to
-// servers that have the adapter.
+// If the picker reads no bodies, but the Gateway's script sends the model in a header, requests for
+// an adapter go to servers that have the adapter.
 func TestLoad_AdaptersCountWithoutBodies(t *testing.T) {
 	g := startGateway(t, route{Name: "none", Cluster: "closed", Mode: none, Allow: true})
 	g.pods[0].shows(0, 0, "chat")

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// On the real Envoy with BUFFERED for all requests, a prompt is read before its pick. Any other
-// body passes as if no picker read bodies.
+// If a real Envoy uses BUFFERED for all requests, the picker reads prompts before the pick. Other
+// bodies pass as if the picker read none.
 func TestExtProc_PromptsAreReadOnlyWhereTheyAreKnown(t *testing.T) {
 	g := startGateway(t, route{Name: "b", Cluster: "closed", Mode: buffered, Allow: true})
 	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Endpoints: g.endpoints()[:1], Body: BodyPrompts})

@@ -9,11 +9,11 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// recall sets k.keeper to the place of the stored response that a request names, in pools with
-// Pool.Responses. It waits at most 100 ms for an unknown response, because the server may have just
-// sent it. It ends no pick.
+// recall finds the server or cluster with the stored response that a request names, in pools with
+// Pool.Responses, and sets k.keeper to its address. It waits at most 100 ms for an unknown
+// response, because a server may have just created it. It ends no pick.
 //
-// Any other server answers the request with 404. So the response's server takes precedence over
+// Servers without the response answer 404. So the server with the response takes precedence over
 // sessions, processors, strategies, flow control and limits, but not over the gateway's subset.
 func recall(k *pick) {
 	if k.pool.responses == nil {

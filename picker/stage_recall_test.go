@@ -30,7 +30,8 @@ func answeredAt(p *Picker, a extproc.Answer, served, id string, client uint64) {
 
 var followUps int
 
-// followUp picks for a request that follows a response at a server.
+// followUp records a new stored response at a server, and then picks for a request that names the
+// response.
 func followUp(t *testing.T, p *Picker, at string) extproc.Answer {
 	t.Helper()
 	followUps++
@@ -65,8 +66,9 @@ func TestResponseAffinity_FollowUpGoesToItsServer(t *testing.T) {
 	}
 }
 
-// If a response's server accepts no requests, another server gets the request; this does not affect
-// pools without Responses. If the server is only full, no other server or pool gets the request.
+// If the server with the stored response accepts no requests, another server gets the request. If
+// it is only full, no other server or pool gets the request. Pools without Responses are not
+// affected.
 func TestResponseAffinity_ServerThatTakesNoRequests(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Pool)
@@ -85,7 +87,7 @@ func TestResponseAffinity_ServerThatTakesNoRequests(t *testing.T) {
 		p := runPicker(t, Config{})
 		pool := Pool{ID: poolID("ns/pool"), Responses: true, Strategy: "least-request", Endpoints: specs(first, second)}
 		setPools(t, p, pool)
-		// this request stays in flight
+		// The request of this pick stays in flight, and fills the server in the cases with a limit.
 		if a := followUp(t, p, second); a.Endpoints.String() != second {
 			t.Fatalf("%s: %s at first, want %s", name, a.Endpoints, second)
 		}
@@ -100,8 +102,8 @@ func TestResponseAffinity_ServerThatTakesNoRequests(t *testing.T) {
 	}
 }
 
-// A response in one pool has no effect in another pool. A failed request, or an unknown server, is
-// not recorded.
+// A stored response of one pool has no effect in another pool. The picker does not record responses
+// of failed requests or of unknown servers.
 func TestResponseAffinity_OtherPoolsAndPlacesDecideNothing(t *testing.T) {
 	p := runPicker(t, Config{})
 	setPools(t, p,
@@ -179,8 +181,8 @@ func TestResponseAffinity_OneClientKeepsThoseOfOthers(t *testing.T) {
 	}
 }
 
-// A client may follow up before its response is reported, so the pick waits. It must not wait long
-// for an unknown response.
+// A client may name a response before the access log reports it, so the pick waits for the report.
+// It must not wait long, because the response may be unknown.
 func TestResponseAffinity_FollowUpWaitsForTheReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, err := New(Config{})
@@ -207,8 +209,8 @@ func TestResponseAffinity_FollowUpWaitsForTheReport(t *testing.T) {
 	})
 }
 
-// Other processes, and a process that starts, pick the same server. The IDs themselves are not
-// published.
+// Other processes, and a process that starts, send the request to the same server. Processes do not
+// publish the response IDs themselves.
 func TestResponseAffinity_IsSharedWithOtherProcesses(t *testing.T) {
 	pool := Pool{ID: poolID("ns/pool"), Responses: true, Endpoints: specs(first, second)}
 	sent := &published{}
@@ -239,7 +241,8 @@ func TestResponseAffinity_FollowUpGoesToItsCluster(t *testing.T) {
 		t.Error("Envoy is not asked for the ID")
 	}
 	answeredAt(p, a, "envoy://hops/c02", "resp_1", 1)
-	// No other cluster follows, so the picker there holds the request while it is full.
+	// The answer names no other cluster, so the picker of this cluster must hold the request while
+	// its pool is full.
 	alone := extproc.Header{Name: OthersHeader, Value: "0"}
 	a = p.Pick(t.Context(), respond("resp_1"))
 	if a.Endpoints.String() != "envoy://hops/c02" || a.Headers[len(a.Headers)-1] != alone {

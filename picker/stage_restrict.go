@@ -15,9 +15,9 @@ import (
 
 // restrict determines the allowed destinations of a request: by the gateway's subset hint, the
 // route's subset, and the spill targets that Envoys have. For model servers it also sets the
-// endpoints, the filter, the servers that lack the model, and the query. If no list has the model,
-// it waits up to 400 ms for lists of models. It ends a pick for a pool that stands for gateways of
-// another cluster.
+// endpoints, the filter, the servers that lack the model, and the query. If no known list of models
+// has the request's model, restrict waits up to 400 ms for newer lists. It ends a pick for a pool
+// whose requests go to gateways of another cluster.
 func restrict(k *pick) { k.target.restrict(k) }
 
 func (servers) restrict(k *pick) {
@@ -26,7 +26,7 @@ func (servers) restrict(k *pick) {
 	k.endpoints, k.sampled = pool.snapshot.Endpoints, pool.history.due(k.started, len(pool.snapshot.Endpoints))
 	entries, restricted := k.picker.config.Protocol.subset(r.Headers)
 	if k.restricted = restricted; restricted {
-		k.allowed = subset(entries) // only entries of the hint may be picked, and no hop
+		k.allowed = subset(entries) // the hint also excludes spill targets
 	} else {
 		k.spillTo = pool.spill(r.Spill)
 		if hop := k.hopToKeeper(k.spillTo); hop != "" {
@@ -95,7 +95,8 @@ func restrictedBy(r *Record) string {
 	}
 }
 
-// "ip:port" allows one endpoint, "ip" all ports of an address.
+// subset returns a filter for the endpoints in a subset hint. The entry "ip:port" allows one
+// endpoint, "ip" all endpoints at an address.
 func subset(entries []string) func(*endpoint.Endpoint) bool {
 	addrs := map[netip.AddrPort]bool{}
 	hosts := map[netip.Addr]bool{}

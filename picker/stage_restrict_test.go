@@ -59,7 +59,9 @@ func TestRestrict_ServerThatLacksTheModelIsNotPickedWhileAnotherHasIt(t *testing
 	}
 }
 
-// A list may be wrong, so it only decides the preference. A 404 is proof.
+// A server whose list of models lacks the model may still serve it, so it is the last choice. While
+// another server has the model, a server that has answered 404 for the model gets no request for
+// it.
 func TestRestrict_ServerThatLacksTheModelTakesItIfNoOtherDoes(t *testing.T) {
 	p := runPicker(t, Config{})
 	poll.Until(t, "the picker to run", p.asks.runs.Load)

@@ -17,11 +17,11 @@ type OnDemand interface {
 	// Demand returns how requests start the servers of a pool; false if requests do not start them.
 	Demand(pool objectid.Target) (Demand, bool)
 	// Resume requests a server for a pool, and waits until one serves. It returns an error if none
-	// will, or ctx ends. The request stays after ctx has ended.
+	// will, or ctx ends. The request for a server stays in effect after ctx has ended.
 	Resume(ctx context.Context, pool objectid.Target) error
 }
 
-// Demand describes a pool whose servers are started by requests.
+// Demand describes a pool whose servers start when requests need them.
 type Demand struct {
 	Model string        // model that the servers serve
 	Limit time.Duration // how long a request waits for a server
@@ -30,7 +30,7 @@ type Demand struct {
 // maxResuming bounds the requests that wait for the servers of one pool.
 const maxResuming = 1024
 
-// use counts the requests of a pool over all its configurations.
+// use counts the requests of a pool. A new configuration of the pool keeps it.
 type use struct {
 	began   time.Time
 	picking atomic.Int64 // picks of the pool's servers, from find to settle, without held ones
@@ -43,8 +43,7 @@ type Use struct {
 	Known bool // the picker has the pool, and picks its servers
 	// Accepts reports whether picks name a server of the pool.
 	Accepts bool
-	// Active counts the requests that picks or servers have. While Accepts is false, Active only
-	// falls.
+	// Active counts the requests in picks and at servers. While Accepts is false, it cannot grow.
 	Active int64
 	// Held counts the requests that wait for the start of a server.
 	Held int64
@@ -52,15 +51,15 @@ type Use struct {
 	Last time.Time
 }
 
-// Use returns the requests of a pool. Draining servers count, removed ones do not.
+// Use describes the requests of a pool, including draining servers but not removed ones.
 func (p *Picker) Use(id objectid.Target) (u Use) {
 	pool := p.pool(id.String())
 	if pool == nil || pool.use == nil {
 		return u
 	}
 	u.Known, u.Accepts = true, pool.accepts
-	// In this order no pick is missed: its lease counts before it leaves picking, and a held pick
-	// enters picking before it leaves held.
+	// This order of reads misses no pick: a pick that leaves picking already counts at its server,
+	// and a pick that leaves held already counts in picking.
 	u.Active, u.Held = pool.use.picking.Load(), pool.use.held.Load()
 	u.Active = max(u.Active, pool.use.picking.Load())
 	for i := range pool.snapshot.Endpoints {
@@ -72,7 +71,8 @@ func (p *Picker) Use(id objectid.Target) (u Use) {
 	return u
 }
 
-// ServerUse is Use for one server of a pool. Its picks are not counted until they have a lease.
+// ServerUse is Use for one server of a pool. Active counts a request only once its pick has opened
+// a lease at the server.
 func (p *Picker) ServerUse(id objectid.Target, server netip.AddrPort) (u Use) {
 	pool := p.pool(id.String())
 	if pool == nil || pool.use == nil {
@@ -87,7 +87,8 @@ func (p *Picker) ServerUse(id objectid.Target, server netip.AddrPort) (u Use) {
 	return u
 }
 
-// setUse is called with the endpoints of a pool of model servers.
+// setUse sets pool.use, taken over from the old pool, and pool.accepts. The pool's snapshot must be
+// set before.
 func (pool *pool) setUse(old *pool) {
 	if pool.Clusters != nil || pool.Relay != nil || pool.Gateways {
 		pool.accepts = true
@@ -108,8 +109,9 @@ func (pool *pool) usage() *use {
 	return pool.use
 }
 
-// enter counts the pick, and then reads the pool's configuration again. So a goroutine that changed
-// the configuration and then read a count without this pick knows that the pick uses the change.
+// enter counts the pick in the pool's use, and then reads the pool's configuration again. So if
+// another goroutine changes the configuration and then reads a count without this pick, the pick
+// uses the new configuration.
 func (k *pick) enter() {
 	if k.use = k.pool.use; k.use == nil {
 		return
@@ -122,9 +124,9 @@ func (k *pick) enter() {
 }
 
 // resume makes a request wait while its pool has no model server and Config.OnDemand starts one.
-// The wait may replace the pool by its newer configuration. resume ends a request with 503 if no
-// server starts, and with 429 if too many requests wait. A request that another pool or cluster may
-// serve does not wait.
+// The pick continues with the pool's newest configuration. resume ends a request with 503 if no
+// server starts, and with 429 if too many requests wait. A request that another pool or cluster can
+// serve does not wait, but it also starts a server.
 func resume(k *pick) {
 	pool, on := k.pool, k.picker.config.OnDemand
 	if pool.accepts || on == nil {
@@ -164,8 +166,8 @@ func resume(k *pick) {
 	}
 }
 
-// resumeAgain is how often to request a server again that serves but is not in the pool: the server
-// may have ended.
+// resumeAgain is how often a waiting pick calls OnDemand.Resume again. A server that Resume
+// reported as serving may have ended before the pool had it.
 const resumeAgain = time.Second
 
 func (k *pick) awaitHeld(on OnDemand, limit time.Duration) error {
@@ -177,7 +179,8 @@ func (k *pick) awaitHeld(on OnDemand, limit time.Duration) error {
 	return k.awaitServer(on, limit)
 }
 
-// awaitServer waits until the pool has a server, which all Envoys know by then.
+// awaitServer starts a server and waits until the pool has one. A server enters the pool only after
+// all Envoys have its address.
 func (k *pick) awaitServer(on OnDemand, limit time.Duration) error {
 	wait := limit + answerTime
 	if pool := k.pool; pool.queue.On() {

@@ -1,7 +1,7 @@
 package picker
 
-// rewrite draws, by weight, the model that replaces the body's model. extproc writes it into the
-// body. This stage never rejects a request.
+// rewrite draws, by weight, the model that replaces the body's model. extproc then writes this
+// model into the body. rewrite ends no pick.
 func rewrite(k *pick) {
 	if k.rules != nil {
 		k.drawn = k.rules.target(k.asked)

@@ -20,7 +20,8 @@ const streamed = "{request_header_mode: SEND, response_header_mode: SKIP, reques
 
 func split(targets ...ModelTarget) ModelRule { return ModelRule{Targets: targets} }
 
-// The shares hold for every starting position of a picker, and for every run of requests.
+// Each target gets its share of the requests from every starting position of a picker, and in every
+// run of consecutive requests.
 func TestInferenceModel_WeightsAreKept(t *testing.T) {
 	for _, weights := range [][]int32{{75, 24, 1}, {1, 1}, {1, 999_999}, {3, 3, 3, 1}} {
 		var targets []ModelTarget
@@ -85,7 +86,8 @@ func TestInferenceModel_CriticalityIsThatOfItsRequests(t *testing.T) {
 	}
 }
 
-// LoRA affinity and prefixes use the target's name. The header has the client's model.
+// LoRA affinity and cached prefixes use the target's name, and the server gets it in every body
+// mode. The header has the client's model.
 func TestInferenceModel_EnvoySendsTheTargetInEveryMode(t *testing.T) {
 	modes := map[string]string{"buffered": buffered, "duplex": duplex, "streamed": streamed}
 	var routes []route
@@ -132,7 +134,8 @@ func TestInferenceModel_EnvoySendsTheTargetInEveryMode(t *testing.T) {
 	}
 }
 
-// A model server in Python reads these encodings of JSON.
+// A client cannot avoid the replacement of its model with another encoding of JSON that a model
+// server in Python reads.
 func TestInferenceModel_NoEncodingHidesTheModel(t *testing.T) {
 	modes := map[string]string{"buffered": buffered, "duplex": duplex, "streamed": streamed}
 	var routes []route

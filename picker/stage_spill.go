@@ -7,10 +7,10 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// spill decides about a request that no endpoint accepts. It first waits for the end of another
-// request. Then the request goes to spill targets, or gets a pick as if no endpoint were full, or
-// goes to any endpoint if a remote picker fails open. Otherwise spill ends the pick with 429 or
-// 503.
+// spill decides about a request that no endpoint accepts. If all endpoints are full, it first waits
+// a moment for another request to end. Then it sends the request to spill targets, to a full
+// endpoint if the pool does not reject, or to any endpoint if a remote picker's pool fails open.
+// Otherwise it ends the pick with 429 or 503.
 func spill(k *pick) { k.target.spill(k) }
 
 func (servers) spill(k *pick) {
@@ -76,7 +76,7 @@ func (pool *pool) reject(by *schedule.Scratch, restricted bool) extproc.Answer {
 func (pool *pool) spill(asked []string) []string {
 	unknown := func(target string) bool { return !slices.Contains(pool.Spill, target) }
 	if !slices.ContainsFunc(asked, unknown) {
-		return asked // usually there is nothing to copy
+		return asked // the usual case, without a copy
 	}
 	return slices.DeleteFunc(slices.Clone(asked), unknown)
 }

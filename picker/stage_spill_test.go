@@ -6,8 +6,8 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// A change reaches routes and the picker at different times. A request whose route lacks the pool's
-// new spill targets must not get a 429.
+// Envoy's routes and the picker get a new configuration at different times. A request whose route
+// does not have the pool's new spill targets yet must not get a 429.
 func TestSpill_RouteWithoutTargetsYetIsStillServed(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)

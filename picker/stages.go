@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// stage is a step of a pick. Its function's comment states what it may change, and when it ends the
-// pick.
+// stage is a step of a pick. The comment of the function in the field run states what the stage may
+// change, and when it ends the pick.
 type stage struct {
 	name string
 	at   moment
@@ -31,8 +31,8 @@ type moment uint8
 const (
 	atCall moment = iota // with the call's metadata, before any message
 	atHeaders
-	// The body's model is read; in STREAMED, where the pick precedes the body, this is the last
-	// moment.
+	// The model in the body is known. In the body mode STREAMED, where the pick precedes the body,
+	// atModel comes after the pick.
 	atModel
 	atRequest // with all parts of the request that the pick needs
 )
@@ -68,7 +68,7 @@ type pick struct {
 	request *extproc.Request
 
 	denied error // set by admit
-	over   bool  // a stage ended the pick: only stages with always follow
+	over   bool  // a stage ended the pick: only stages with the field always still run
 	answer extproc.Answer
 	left   time.Time
 	last   int
@@ -88,7 +88,7 @@ type pick struct {
 	use     *use          // set by find; nil if the pool has no model servers of its own
 	resumed time.Duration // time that the request waited in resume
 
-	keeper  string // set by recall: place of the named response
+	keeper  string // set by recall: server or hop with the named response, or ""
 	follows follows
 
 	queue     *flow.Queue // set by hold; may be nil
@@ -146,7 +146,7 @@ type pick struct {
 
 type working struct {
 	scratch schedule.Scratch
-	others  schedule.Scratch // scratch for another choice: of further servers, or for retries
+	others  schedule.Scratch // for a second choice in the same pick: of further servers, or for retries
 }
 
 var (
@@ -173,7 +173,7 @@ func (p *Picker) begin(ctx context.Context, r *extproc.Request) *pick {
 	return k
 }
 
-// Pick runs the other stages for a request that is admitted and read.
+// Pick runs only the stages of the moment atRequest, for a request that is already admitted.
 func (p *Picker) Pick(ctx context.Context, r *extproc.Request) extproc.Answer {
 	k := p.begin(ctx, r)
 	defer k.End()
@@ -204,9 +204,9 @@ func (k *pick) End() {
 	picks.Put(k)
 }
 
-// settle gives back a pick's place in the queue, its count and its working memory. If its answer
-// was not given to the gateway, it also ends the pick's lease, charge or track. A stage may undo
-// its own part; only settle releases the rest.
+// settle removes a pick from the flow control queue and from its pool's use, and frees its working
+// memory. If the gateway did not get the answer, settle also ends the pick's lease, Charge or
+// tracker. A stage may release only what it acquired itself.
 func (k *pick) settle(given bool) {
 	if k.queue != nil {
 		k.queue.Placed() // the request has a lease now, or will not be sent
@@ -243,7 +243,8 @@ func (k *pick) giveBack() {
 	}
 }
 
-// The time until the body has arrived counts for the stage that waits for it.
+// pass runs the stages of a moment and measures their times. The time until the body has arrived
+// counts for the last stage before, which waits for the body.
 func (k *pick) pass(m moment) {
 	now := time.Now()
 	if m == atRequest && !k.left.IsZero() {

@@ -60,9 +60,8 @@ func kinds(t *testing.T) map[string]struct {
 	}
 }
 
-// If a pick ends between any two stages because one panics, it leaves no count: no lease, no
-// request in flight at servers, clusters or a remote picker, and no admitted request without a
-// place.
+// If a stage panics, at any point of a pick, nothing counts the request any more: no lease, no
+// request in flight at a server, cluster or remote picker, and no place in the flow control queue.
 func TestPick_EndBetweenAnyTwoStagesLeavesNoLease(t *testing.T) {
 	for name, kind := range kinds(t) {
 		for at := range stages() {
@@ -132,7 +131,8 @@ func (c *counting) Choose(pool objectid.Target, p ClusterPrompt, charged bool, o
 
 func (c *counting) End() { c.open-- }
 
-// stageCheck checks one stage: holds is false without the stage.
+// stageCheck checks that a stage has its effect: holds returns true with the stage, and false
+// without it.
 type stageCheck struct {
 	test  string // a test of more of the picker that also fails without the stage
 	holds func(p *Picker, pool Pool) bool
@@ -256,14 +256,15 @@ func pickChecks(t *testing.T) map[string]stageCheck {
 
 func answerOf(t *testing.T, p *Picker) extproc.Answer { return p.Pick(t.Context(), longPrompt(600)) }
 
-// Without a stage, the table still compiles, but the stage's check and the test that it names fail.
+// A missing stage in the table is no compile error. So each stage has a check that fails without
+// the stage, and names another test that fails, too.
 func TestStages_WithoutOneItsPromiseIsBroken(t *testing.T) {
 	checks := requestChecks(t)
 	maps.Copy(checks, pickChecks(t))
 	holds := func(c stageCheck, without string) (ok bool) {
 		defer func() {
 			if recover() != nil {
-				ok = false // a later stage panics without the missing stage
+				ok = false // a later stage panicked because the stage is missing
 			}
 		}()
 		p := runPicker(t, Config{})

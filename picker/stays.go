@@ -26,7 +26,8 @@ func (stayingClusters) rank(k *pick) {
 
 func (stayingClusters) answer(k *pick) {
 	clusters{}.answer(k)
-	// The cluster's own picker gets its part of the token, even if the import's part has expired.
+	// The picker of the chosen cluster gets its own part of the token, even if the import's part
+	// has expired.
 	if _, behind, ok := strings.Cut(string(k.request.Headers.Header(sessionTokenHeader)), tokenSeparator); ok {
 		k.answer.Headers = append(k.answer.Headers, extproc.Header{Name: sessionTokenHeader, Value: behind})
 	}
@@ -44,14 +45,15 @@ func (pool *pool) stay(header func(string) []byte, now time.Time) (session uint6
 	return session, cluster
 }
 
-// Neither the import's token nor the token of the picker behind it contains tokenSeparator.
+// tokenSeparator separates the import's part of a token from the part of the cluster's picker.
+// Neither part contains it.
 const tokenSeparator = "."
 
 const maxTokenBehind = 1 << 10
 
-// stayToken returns a session's token: 8 bytes for the cluster and 8 for the Unix time in seconds,
-// then the token of that cluster's picker. The token is not secret, because a forged token reaches
-// only clusters of the import. The token does not reveal a cluster's name.
+// stayToken returns the header with a session's token: a hash of the cluster's name (8 bytes) and
+// the Unix time in seconds (8 bytes), both as base64, then the token of that cluster's picker. The
+// token is not secret, because a forged token reaches only clusters of the import.
 func (pool *pool) stayToken(served, behind string, now time.Time) (set extproc.Header) {
 	name := pool.Clusters.behind(served)
 	if name == "" || len(behind) > maxTokenBehind {
@@ -63,8 +65,9 @@ func (pool *pool) stayToken(served, behind string, now time.Time) (set extproc.H
 		Value: base64.RawURLEncoding.EncodeToString(raw) + tokenSeparator + behind}
 }
 
-// readStayToken returns the cluster of a token that was made within the pool's SessionTTL, or "" if
-// the token is invalid or the cluster accepts no requests. Clocks may differ by up to SessionTTL.
+// readStayToken returns the cluster that a token names. It returns "" if the token is invalid or
+// older than the pool's SessionTTL, or if the import has no such cluster. The clocks of the pickers
+// may differ by up to SessionTTL.
 func (pool *pool) readStayToken(token []byte, now time.Time) string {
 	own, _, ok := bytes.Cut(token, []byte(tokenSeparator))
 	if !ok || len(own) > maxSessionToken {
@@ -101,7 +104,8 @@ func (p *Picker) moveStay(pool *pool, session uint64, served string) {
 	}
 }
 
-// learnStay keeps the pool's text of the cluster's name, not the peer's text.
+// learnStay records the cluster of a session that a peer reported. It keeps the pool's own copy of
+// the cluster's name.
 func (pool *pool) learnStay(session uint64, cluster string, on, now time.Time) {
 	if pool.stays == nil {
 		return

@@ -13,7 +13,7 @@ import (
 const (
 	// maxSubsets bounds the cached selectors. Further selectors are evaluated for each request.
 	maxSubsets = 64
-	// A longer selector, in bytes, matches no endpoint.
+	// A selector of more than maxSelector bytes matches no endpoint.
 	maxSelector = 16 << 10
 )
 

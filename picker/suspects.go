@@ -12,7 +12,8 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Suspect is a suspect server. It gets one request at a time, or none if it is silent.
+// Suspect is a server that picks avoid because it seems not to work. It gets one request at a time,
+// or none if it is silent.
 type Suspect struct {
 	Pool   objectid.Target    `json:"pool"`
 	Server string             `json:"server"`

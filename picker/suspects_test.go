@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Every page shows why a server is suspect: silent, failing requests, or a stale page while other
-// pages are fresh. If the strategy does not suspect it, no page shows it as suspect.
+// Every admin page shows why a server is suspect: it is silent, its requests fail, or its metrics
+// page is stale while others are fresh. Servers that the strategy does not suspect are not shown.
 func TestSuspects_AreShownWithTheirReasons(t *testing.T) {
 	pages := endpoint.Reading{Running: 1}
 	for name, tt := range map[string]struct {

@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-project/penstock/picker/request"
 )
 
-// take opens a lease at the first ranked endpoint, and ranks again if another pick took its last
-// slot or its trial.
+// take opens a lease at the first ranked endpoint. If another pick has just taken this endpoint's
+// last slot or its trial, take ranks again.
 func (k *pick) take() bool {
 	limit := int64(k.pool.Full.InFlight)
 	if k.strategy == k.pool.unlimited {

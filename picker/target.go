@@ -4,7 +4,8 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// target is a kind of destination. Its methods are stages; their state is in the pick.
+// target is a kind of destination of picks. Each method does the work of the stage with its name
+// for this kind of destination, and keeps its data in the pick.
 type target interface {
 	restrict(*pick)
 	rank(*pick)
@@ -36,7 +37,8 @@ func (gateways) restrict(k *pick) {
 		k.decide(extproc.Answer{Pass: true}, "")
 		return
 	}
-	// Envoy has newer configuration than this process. In that configuration the pool has a picker.
+	// This process has older configuration than Envoy: in Envoy's configuration, a picker chooses
+	// for the pool.
 	k.decide(
 		extproc.Answer{
 			Unavailable: true, Message: "this picker does not pick for pool " + k.request.Pool +

@@ -91,7 +91,7 @@ func TestExtProc_RequestWithTrailersIsPickedFor(t *testing.T) {
 	for _, body := range []Body{BodyNone, BodyBuffered} {
 		setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Endpoints: g.endpoints()[:1], Body: body})
 		sent := strings.Repeat("y", 200<<10)
-		// Without a known length, so that trailers are possible.
+		// The struct hides the body's length, because only a chunked body can have trailers.
 		reader := struct{ io.Reader }{strings.NewReader(sent)}
 		request, err := http.NewRequest(http.MethodPost, g.url+"/duplex/", reader)
 		if err != nil {
@@ -110,8 +110,8 @@ func TestExtProc_RequestWithTrailersIsPickedFor(t *testing.T) {
 	}
 }
 
-// A gateway may have a pool before its picker has it, or longer. The cluster then decides, as
-// without a picker.
+// A gateway may have a pool earlier or longer than its picker. For requests to a pool that the
+// picker does not have, Envoy's cluster chooses the server, as without a picker.
 func TestEndpointPicker_UnknownPoolFallsBackToCluster(t *testing.T) {
 	g := startGateway(t,
 		route{Name: "open", Cluster: "open", Mode: none, Allow: true, Pool: "ns/unknown"},

@@ -31,8 +31,9 @@ func pickFirst(t *testing.T, c Config) (p *Picker, lease string) {
 
 func counts(p *Picker) [2]int64 { return [2]int64{inFlight(p, first), inFlight(p, second)} }
 
-// Envoy tries the second endpoint after the first one, and then a hop. The hop's own pick counts
-// the request.
+// Envoy tries the first endpoint, then the second one, and then a hop. Each time the request counts
+// only at the endpoint that serves it. At a hop it counts at neither, because the pick behind the
+// hop counts it.
 func TestRetry_ChargesTheEndpointThatServes(t *testing.T) {
 	p, lease := pickFirst(t, Config{})
 	for _, c := range []struct {
@@ -61,7 +62,8 @@ func TestRetry_ChargesTheEndpointThatServes(t *testing.T) {
 	}
 }
 
-// Another process opened the lease, but Envoy reports to this process.
+// Envoy reports a request to this process, but another process opened its lease. This process
+// forwards the entry or, if the other process has ended, counts the request itself.
 func TestLease_OfPeerIsForwardedAndOfLostPeerCounted(t *testing.T) {
 	alive := true
 	var forwarded []accesslog.Entry
@@ -126,7 +128,8 @@ func TestAccessLog_CanceledRequestsLeaveServerUnsuspected(t *testing.T) {
 	}
 }
 
-// Without a report of its first token, a prompt counts as unread until the request ends.
+// A prompt counts as unread until the access log reports the first token, or else the request's
+// end.
 func TestAccessLog_FirstTokenEndsBacklog(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
@@ -165,8 +168,8 @@ func TestAccessLog_FirstTokenEndsBacklog(t *testing.T) {
 	}
 }
 
-// Headers precede the reading of the prompt, and a response that is not streamed arrives at its
-// end. So neither shows a rate.
+// Only the first body byte of a stream shows the server's prefill rate: headers may precede the
+// reading of the prompt, and a response that is not streamed arrives at its end.
 func TestFirstToken_RateIsThatOfTheBodyOfAStream(t *testing.T) {
 	const tokens = 4000
 	headers, token := 5*time.Millisecond, 20*time.Millisecond+time.Second

@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// A prompt counts as cached at a server from the pick on. If the server denies the request or never
-// gets it, all processes revert this. Evictions and reports to other clusters (Config.Observer)
-// stay.
+// From the pick on, all processes assume that the server caches the prompt. If the server denies
+// the request or never gets it, they drop this assumption. What the assumption has caused stays:
+// evicted prompts, and reports to other clusters (Config.Observer).
 
 // sentTo records that the prompt was sent to a server. It returns false if the server's cache is
 // too small, because the server then denies the prompt.
@@ -45,8 +45,8 @@ func denied(u *endpoint.Unread, e accesslog.Entry) bool {
 	return true
 }
 
-// A denied prompt is removed from all servers. If the pick's first endpoint did not serve the
-// request, the prompt is removed from this endpoint.
+// endUnread ends the assumption that servers cache the prompt where it proves wrong: at all servers
+// of the pick if the prompt was denied, or at the first one if another server responded (passed).
 func (p *Picker) endUnread(lease *endpoint.Lease, e accesslog.Entry, passed bool) {
 	u := lease.TakeUnread()
 	if u == nil {

@@ -21,8 +21,8 @@ func chainOf(first uint64, blocks int) (c []uint64) {
 	return c
 }
 
-// A server that denies a request has not read the prompt. The next request with the same beginning
-// must not expect it there.
+// A server that denies a request has not read the prompt. For the next request with the same
+// beginning, the picker must not assume that the server has cached it.
 func TestDenial_LeavesNothingCached(t *testing.T) {
 	const sent, answered = time.Millisecond, 20 * time.Millisecond
 	for _, c := range []struct {
@@ -79,8 +79,8 @@ func TestDenial_LeavesNothingCached(t *testing.T) {
 	}
 }
 
-// If a request with a prefill server is denied, both servers lose its prompt, and keep blocks from
-// before.
+// If a request with a prefill server is denied, the picker no longer assumes that the two servers
+// cache its prompt. The blocks of earlier prompts still count as cached.
 func TestDenial_LeavesWhatWasCachedBefore(t *testing.T) {
 	p := runPicker(t, Config{})
 	setPools(t, p,

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/picker/upload"
 )
 
-// Upload implements extproc.Uploads. An Envoy's calls are spread over all processes, so each
-// process gives an equal part of the limit.
+// Upload implements extproc.Uploads. Each picker process grants an equal part of the limit, because
+// an Envoy spreads its calls over all of them.
 func (p *Picker) Upload(ctx context.Context, gateway string, limit int64) extproc.Upload {
 	proxy := upload.Proxy{Gateway: gateway}
 	if from, ok := peer.FromContext(ctx); ok {

@@ -100,7 +100,8 @@ func (upstreamPools) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// llm-d's label for the pool's name has no namespace.
+// Collect implements prometheus.Collector. As in llm-d, the label with the pool's name has no
+// namespace.
 func (c upstreamPools) Collect(ch chan<- prometheus.Metric) {
 	c.process(ch)
 	for _, pool := range c.picker.pools.now.Load().byName {
@@ -172,7 +173,8 @@ func (c upstreamPools) process(ch chan<- prometheus.Metric) {
 	emit(ch, info, prometheus.GaugeValue, 1, commit, release.Version())
 }
 
-// For autoscalers, a pool without flow control also has a saturation, and an empty queue.
+// flow sends the series of a pool's flow control. A pool without flow control also gets a
+// saturation and an empty queue, because autoscalers read these series.
 func (c upstreamPools) flow(ch chan<- prometheus.Metric, pool *pool) {
 	name, by := pool.ID.Pool.Name, flow.Saturation{}
 	if pool.FlowControl != nil {
@@ -215,7 +217,7 @@ func (c upstreamPools) inFlight(ch chan<- prometheus.Metric, pool *pool) {
 			stale++
 		}
 		blocks += cachedBlocks(e)
-		at := cmp.Or(e.Pod, e.Text) // the ranks of a pod share a name
+		at := cmp.Or(e.Pod, e.Text) // adds up all servers of a pod
 		requests[at] += state.InFlight
 		tokens[at] += state.Unread
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Without trustHeaders, a client's header must not become a label, because one client could use up
-// the label's values.
+// Without trustHeaders, a client's fairness ID must not become a label: one client could create so
+// many values that other clients get none.
 func TestUpstreamMetrics_UntrustedFairnessIDIsNoLabel(t *testing.T) {
 	for trust, want := range map[bool]string{false: "[llm_d_epp_request_total   0 ]",
 		true: "[llm_d_epp_request_total id-0  0  llm_d_epp_request_total id-1  0 ]"} {

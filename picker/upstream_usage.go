@@ -2,7 +2,7 @@ package picker
 
 import "bytes"
 
-// maxTail is how many bytes at the end of a response are searched.
+// maxTail is how many bytes at the end of a response are searched for its token usage.
 const maxTail = 4 << 10
 
 type usageReader struct{ tail []byte }

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// Clients choose models' names. Models beyond maxModels count as otherModel. A name gets a
-	// series with its first accepted request.
+	// Clients may send any model name, so at most maxModels names have series of their own. A name
+	// gets its series with the first accepted request; the remaining names count as otherModel.
 	maxModels    = 1000
 	otherModel   = "other"
-	maxModelName = 128 // bytes of the name in a series
+	maxModelName = 128 // in bytes; longer names count as otherModel
 )
 
 type usage struct {
@@ -53,7 +53,8 @@ func (u *usage) ended(pool string, tag endpoint.Tag, e accesslog.Entry) {
 	m.cached += uint64(max(min(tag.Cached, tag.Tokens), 0))
 }
 
-// u.mu is held.
+// find returns the usage for a key, or for otherModel if the key has none. If add is set, a new key
+// gets its own usage within maxModels. The caller holds u.mu.
 func (u *usage) find(key modelKey, add bool) *modelUsage {
 	m := u.models[key]
 	if m == nil && (!add || u.names >= maxModels || len(key.model) > maxModelName) {

@@ -21,36 +21,37 @@ import (
 	"github.com/penstock-project/penstock/picker/request"
 )
 
-// Entry is the log entry of one picked request.
+// Entry is Envoy's access log entry of one picked request.
 type Entry struct {
 	Lease   string // endpoint.Lease.ID of the pick
 	Gateway string `json:",omitempty"` // "namespace/name" of the key's Gateway; "" if calls need no key
 	Pool    string `json:"-"`
-	// Open marks a periodic entry, of a request in flight.
+	// Open marks a periodic entry: the request is still in flight.
 	Open   bool   `json:",omitempty"`
 	Served string // "ip:port" of the serving endpoint, or a hop's address; "" if none
 	Status int    // status that the client received; 0 without a response
-	// Sent is the time from the request's start until its last byte was sent; 0 before.
+	// Sent is the time from the request's start until Envoy has sent its last byte to the server; 0
+	// until Envoy has.
 	Sent time.Duration `json:",omitempty"`
-	// Headers and FirstByte are the times from the request's start to the response's headers, and
-	// to its body's first byte; 0 before. Servers send a stream's headers before they read the
-	// prompt, so only FirstByte shows the first token.
+	// Headers is the time from the request's start to the response's headers, and FirstByte to the
+	// first byte of the response's body; 0 until they arrive. Servers send a stream's headers
+	// before they read the prompt, so only FirstByte shows the first token.
 	Headers   time.Duration `json:"FirstByte"`
 	FirstByte time.Duration `json:"FirstBodyByte,omitempty"`
-	// Whole is set if the response's content type shows that it is not a stream.
+	// Whole is set if the content type shows that the response is not a stream.
 	Whole bool `json:",omitempty"`
 	// Took is the time from the request's start to its end; 0 if not reported.
 	Took time.Duration `json:",omitempty"`
 	// Canceled means that the client ended the request or its connection.
 	Canceled bool `json:",omitempty"`
-	// LastByte is the time from the request's start to the response's last byte. Bytes is the size
-	// of the response's body.
+	// LastByte is the time from the request's start to the last byte that the server sent. Bytes is
+	// the size of the response's body.
 	LastByte time.Duration `json:",omitempty"`
 	Bytes    int64         `json:",omitempty"`
 	// OutputTokens is the response's number of tokens; 0 if not read.
 	OutputTokens int64 `json:",omitempty"`
-	// Response is the stored response of the Responses API, or zero. Client identifies the client's
-	// address.
+	// Response identifies a response that a server stores for the Responses API; zero if none.
+	// Client is a hash of the client's IP address (of the /64 network for IPv6).
 	Response request.ResponseID `json:",omitzero"`
 	Client   uint64             `json:",omitempty"`
 	// Error is the HTTP status that an error inside a stream or gRPC call stands for; 0 without
@@ -182,8 +183,9 @@ func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 	return e, true
 }
 
-// answered returns the endpoint that sent headers first. Of two concurrent attempts, named is the
-// later one, and from the one that responded. For a hop, from is invalid.
+// answered returns the address of the endpoint that responded. If Envoy tries two endpoints
+// concurrently, named is the endpoint of the later attempt, and from is the address that responded.
+// For a hop, from is not an IP address.
 func answered(named string, from *corev3.SocketAddress) string {
 	addr := at(from)
 	if own, err := netip.ParseAddrPort(named); !addr.IsValid() || err == nil && own == addr {
@@ -207,7 +209,7 @@ func begun(common *datav3.AccessLogCommon) (headers, body time.Duration) {
 	headers = common.GetTimeToFirstUpstreamRxByte().AsDuration()
 	after, err := strconv.ParseUint(common.GetCustomTags()[firstBodyTag], 10, 40)
 	if err != nil {
-		return headers, 0 // the tag is "-", or the response began before the end of the request
+		return headers, 0 // the tag is not a number, as if the response began before the end of the request
 	}
 	return headers, common.GetTimeToLastUpstreamTxByte().AsDuration() + time.Duration(after)*time.Microsecond
 }
@@ -263,8 +265,9 @@ func streamError(m *corev3.Metadata) int {
 	return cmp.Or(statusOf(code.GetStringValue()), statusOf(found["kind"].GetStringValue()))
 }
 
-// kinds classifies errors in the streams of TGI, vLLM, SGLang, llama.cpp, Anthropic's API and the
-// Responses API. names holds parts of the error names, without separators.
+// kinds maps the names of errors in the streams of TGI, vLLM, SGLang, llama.cpp, Anthropic's API
+// and the Responses API to an HTTP status. An error has a status if its name contains one of names,
+// without "_" and "-".
 var kinds = []struct {
 	status int
 	names  []string

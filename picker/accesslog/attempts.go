@@ -11,26 +11,27 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
-// MembersLog names the log of requests that have no lease and go to exporting clusters of imports.
+// MembersLog is the name of the access log for requests that have no lease and go to another
+// cluster, which exports the pool of an import.
 const MembersLog = "members"
 
-// declinedHeader marks a response to a request that no server has begun (docs/envoy.md).
+// A response has declinedHeader if no server has begun its request (docs/envoy.md).
 const (
 	declinedHeader = "penstock-peer-refused"
 	idHeader       = "x-request-id"
 )
 
-// maxText bounds each text of an Attempt, in bytes. The texts in entries of our requests are
-// shorter.
+// maxText bounds each string of an Attempt, in bytes. Entries with longer strings are ignored: our
+// own configuration never produces them.
 const maxText = 1024
 
 const maxDetails = 160 // bytes of Attempt.Details
 
-// Attempt is a request that ended at an exporting cluster of an import, or at another target of a
-// hop.
+// Attempt is a request that Envoy has sent to another cluster, which exports the pool of an import,
+// or to another target of a hop. The request has ended.
 type Attempt struct {
 	Gateway string          // as Entry.Gateway
-	Member  objectid.Target // exporting cluster; zero behind a hop
+	Member  objectid.Target // the exporting cluster; zero for a hop
 	Served  string          // as Entry.Served
 	Cluster string          // Envoy cluster (model.ClusterID); "" if it had no host
 	Route   string          // name of the route, or of the hop (model.HopID)
@@ -42,15 +43,15 @@ type Attempt struct {
 	Status int // status of the response; 0 without a response
 	// Declined means that no server at the target has begun the request.
 	Declined bool
-	// Details is why Envoy responded itself (%RESPONSE_CODE_DETAILS%), or "".
+	// Details is Envoy's %RESPONSE_CODE_DETAILS%, if Envoy itself sent the response; otherwise "".
 	Details string
 	// Canceled means that the client ended the request or its connection.
 	Canceled bool
 	// Headers, FirstByte and Took are times since the request's start.
 	Headers, FirstByte, Took time.Duration
 	Bytes                    int64
-	// Leased means that our picker or its relay picked for the request, so that its records contain
-	// the request.
+	// Leased means that our picker, or its relay, picked an endpoint for the request. The picker's
+	// records then contain the request.
 	Leased bool
 	// At is the address of the server or gateway that responded; zero if unknown. Reached means
 	// that At responded, not this gateway.
@@ -59,7 +60,8 @@ type Attempt struct {
 	Reached bool
 }
 
-// The function attempt takes a microsecond, so mayBeAttempt excludes most entries.
+// mayBeAttempt reports false for most entries that are no attempts. It is cheaper than the function
+// attempt, which takes a microsecond.
 func mayBeAttempt(logged *datav3.HTTPAccessLogEntry) bool {
 	common := logged.GetCommonProperties()
 	return strings.Contains(common.GetUpstreamCluster(), "import/") || strings.HasPrefix(common.GetRouteName(), "hop.")

@@ -11,24 +11,25 @@ import (
 	"github.com/penstock-project/penstock/picker/request"
 )
 
-// UsageLog names the log of requests that a gate decided. Its entries do not affect leases.
+// UsageLog is the name of the access log for requests that a gate (an AccessPolicy's authorization
+// filter) decided. Its entries do not affect leases.
 const UsageLog = "usage"
 
 // Used is a request that a gate decided.
 type Used struct {
-	// Open marks a periodic entry, of a request in flight. ID identifies the request; "" if
+	// Open marks a periodic entry: the request is still in flight. ID identifies the request; "" if
 	// unknown.
 	Open   bool
 	ID     string
 	Caller string // "namespace/owner"; "" if no policy let the request in
 	Denied bool   // a gate denied the request
-	// Unavailable means that authorization had no answer, so the request got an error. Only Caller,
-	// Route, Status and Took are set.
+	// Unavailable means that the authorization service sent no answer, so Envoy responded with an
+	// error. Only Caller, Route, Status and Took are set.
 	Unavailable bool
 	Route       string // the name of Envoy's route
 	Took        time.Duration
-	// Pool is the picked pool (objectid.Target), or "". Cluster is Envoy's cluster
-	// (model.ClusterID), or "".
+	// Pool is the pool from which our picker picked (objectid.Target); "" without a pick. Cluster
+	// is the Envoy cluster of the request (model.ClusterID); "" if it has none.
 	Pool, Cluster string
 	Kind          request.Kind
 	Model         string // "" if unknown
@@ -41,9 +42,9 @@ type Used struct {
 	Cut            bool
 	Stream         bool  // the response is a stream of events
 	Encoded        bool  // the response has a content encoding, so Sent is its compressed size
-	Received, Sent int64 // bytes of the bodies of the request and of the response
-	// Accounted means that the response reports Input, CacheRead (a part of Input) and Output, in
-	// tokens.
+	Received, Sent int64 // sizes of the request's and the response's body, in bytes
+	// Accounted means that the response reports its tokens: Input, CacheRead (the part of Input
+	// that a cache had) and Output.
 	Accounted                bool
 	Input, CacheRead, Output uint64
 }
@@ -110,7 +111,8 @@ func used(logged *datav3.HTTPAccessLogEntry) (u Used, ok bool) {
 // maxModel bounds the model in PickText, in bytes.
 const maxModel = 256
 
-// PickText encodes a pick for the metadata of its request.
+// PickText encodes the picker's estimates for the metadata of a request. Envoy logs the metadata,
+// and Used has the estimates again.
 func PickText(tokens, cached int, cost time.Duration, model string) string {
 	// Envoy rejects messages with invalid UTF-8.
 	model = strings.ToValidUTF8(model[:min(len(model), maxModel)], "")

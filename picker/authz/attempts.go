@@ -8,11 +8,11 @@ import (
 	"github.com/penstock-project/penstock/picker/authz/jwt"
 )
 
-// An address may make attemptBurst failed attempts at once, and one more each attemptEvery. Failed
-// keys and failed tokens count apart: keys because they may be guessed, tokens because their
-// signatures cost CPU time. WellFormed keys are not limited, because they have 256 random bits. A
-// key or token that was valid from the address within goodTime passes, because many clients may
-// share an address.
+// A client's address may make attemptBurst failed attempts at once, and one more each attemptEvery.
+// Failed keys and failed tokens have separate limits: keys because a client may guess them, tokens
+// because their signatures cost CPU time. WellFormed keys have no limit, because no client can
+// guess their 256 random bits. Many clients may share an address, so a key or token that was valid
+// from the address within goodTime has no limit, either.
 const (
 	attemptBurst = 30
 	attemptEvery = 2 * time.Second
@@ -88,7 +88,8 @@ func (a *attempts) note(from netip.Prefix, credential string, ok bool, now time.
 	a.failed.put(at, failures{min(attemptBurst, before.left(now)+1), now})
 }
 
-// generations is a map with at most 2*maxAttempts entries. When recent is full, it replaces former.
+// generations is a map with at most 2*maxAttempts entries. When recent has maxAttempts entries, it
+// replaces former, and a new recent begins.
 type generations[K comparable, V any] struct{ recent, former map[K]V }
 
 func (g *generations[K, V]) get(k K) (v V, ok bool) {

@@ -10,12 +10,12 @@ import (
 
 // A Reason is the value of x-penstock-reason, and the code in the client's error.
 const (
-	ReasonInvalidKey   = "invalid_api_key"     // no policy lets the key in, or the request has no key
-	ReasonNotPermitted = "not_permitted"       // a policy does not let the key in
-	ReasonModel        = "model_not_permitted" // the key does not name the model, or the model is unknown
+	ReasonInvalidKey   = "invalid_api_key"     // no policy permits the key, or the request has no key
+	ReasonNotPermitted = "not_permitted"       // a policy permits the key, but another one does not
+	ReasonModel        = "model_not_permitted" // the key does not list the model, or the model is unknown
 	ReasonAttempts     = "too_many_attempts"   // the client's address made too many failed attempts
-	ReasonPool         = "pool_not_permitted"  // the key does not name each pool of the route
-	ReasonClosed       = "policy_invalid"      // a policy is invalid, and lets nothing in
+	ReasonPool         = "pool_not_permitted"  // the key does not list each pool of the route
+	ReasonClosed       = "policy_invalid"      // a policy is invalid, so it denies every request
 )
 
 // Header is a header field of a request; names are in lower case.
@@ -23,20 +23,24 @@ type Header struct{ Name, Value string }
 
 // Request is the input of a decision.
 type Request struct {
-	// Policies are the policies above the route, "namespace/name", the outermost first.
+	// Policies are the AccessPolicies ("namespace/name") that apply to the route, the outermost
+	// first: a Gateway's before an HTTPRoute's.
 	Policies []string
-	// Early is set before the model is known. The route may still change.
+	// Early is set for the first of two decisions: Envoy does not yet know the model, and the route
+	// may still change.
 	Early bool
-	// Any is set if Policies are above several possible routes. Then it suffices if one policy lets
-	// the key in.
+	// Any is set if Policies has the policies of several possible routes. One policy that permits
+	// the key suffices.
 	Any bool
-	// Pools are the pools that the route may reach (model.Route.Reaches), if Known.
+	// Pools are the pools that the route may reach (model.Route.Reaches). Known is false if they
+	// are not known.
 	Pools []string
 	Known bool
-	// Model is the request's model, if every server reads the same name; otherwise "".
+	// Model is the request's model; "" if it is unknown, or if two servers could read different
+	// names from the body.
 	Model string
 	// Tokens is empty unless the request has a JSON Web Token. For each of Policies it has the
-	// caller of the verified token, or nil if the policy does not let the token in.
+	// caller of the verified token, or nil if the policy does not permit the token.
 	Tokens []*Key
 	// Lists is set for requests that our picker answers with the list of models that the key
 	// permits.
@@ -44,25 +48,28 @@ type Request struct {
 	Headers []Header
 }
 
-// Decision is the decision of the policies above a route about a request.
+// Decision is the outcome for one request: whether it may pass, and if not, why.
 type Decision struct {
 	// Reason is "" if the request may pass.
 	Reason string
-	// With ReasonNotPermitted and ReasonClosed, Policy is the first policy that does not let the
-	// key in.
+	// Policy is the first policy that does not permit the key; set only with ReasonNotPermitted and
+	// ReasonClosed.
 	Policy string
-	// Key is the key that the outermost policy with a usable key selected, or nil.
+	// Key is the usable key that a policy selects; nil if no policy selects one. If policies select
+	// different keys, the outermost policy's key counts.
 	Key *Key
 	// Restricted are the selected keys that do not permit everything.
 	Restricted []*Key
-	// Remove names the headers with the credential.
+	// Remove names the headers that contain the credential. Envoy removes them from the request.
 	Remove []string
 }
 
-// Decide decides at a given time. An error means that the Table cannot decide.
+// Decide decides whether a request may pass at a given time. An error means that the Table cannot
+// decide, because it lacks a policy.
 func (t *Table) Decide(r Request, now time.Time) (d Decision, err error) {
 	credential, carriers := presented(r.Headers)
-	// A missing or ambiguous credential is looked up, so that its denial takes the same time.
+	// Even a missing or ambiguous credential is looked up, so that every denial takes the same
+	// time.
 	keys, all, err := t.find(HashOf(credential), r.Policies)
 	if err != nil {
 		return d, err
@@ -112,7 +119,7 @@ func decide(r Request, keys []*Key, all []*Policy, now time.Time) (d Decision) {
 		}
 	}
 	switch open := slices.ContainsFunc(all, func(p *Policy) bool { return !p.Closed }); {
-	case d.Key == nil && !open: // no key could pass, so the denial reveals nothing about this one
+	case d.Key == nil && !open: // no key could pass, so this reason reveals nothing about the request's key
 		return Decision{Reason: ReasonClosed, Policy: r.Policies[0]}
 	case d.Key == nil:
 		return Decision{Reason: ReasonInvalidKey}
@@ -139,14 +146,15 @@ func (k *Key) reaches(r Request) bool {
 	return !slices.ContainsFunc(r.Pools, func(pool string) bool { return !k.Reaches(pool) })
 }
 
-// Reaches reports whether a key permits a pool or an import. The parameter pool has the form of an
-// element of model.Route.Reaches.
+// Reaches reports whether a key permits requests to a pool or an import, in the form of
+// model.Route.Reaches.
 func (k *Key) Reaches(pool string) bool { return k.Pools == nil || slices.Contains(k.Pools, pool) }
 
 // Restricted reports whether a key permits only some models or pools.
 func (k *Key) Restricted() bool { return k.Models != nil || k.Pools != nil }
 
-// Names reports whether a key permits a model by the name that clients send.
+// Names reports whether a key permits requests for a model. The parameter is the name that clients
+// send.
 func (k *Key) Names(model string) bool {
 	return k.Models == nil || model != "" && slices.ContainsFunc(k.Models, func(m string) bool {
 		prefix, wide := strings.CutSuffix(m, "*")
@@ -157,8 +165,9 @@ func (k *Key) Names(model string) bool {
 // MaxCredential bounds a credential, in bytes.
 const MaxCredential = 1024
 
-// Some clients send one key in two headers. Different keys count as no credential. An Authorization
-// of another scheme is for the server, unless it contains the key.
+// presented returns the credential of a request, and the headers that contain it. Some clients send
+// one key in two headers. Two different keys count as no credential. An Authorization header with a
+// scheme other than Bearer is for the model server, unless it contains the key.
 func presented(headers []Header) (credential string, carriers []string) {
 	var others []string
 	for _, h := range headers {

@@ -1,11 +1,12 @@
-// Package authz decides whether a request may pass: it is the authorization service of Envoy's
-// gates (translator/envoy, gate.go), on the picker's gRPC server.
+// Package authz decides whether a request may pass. It implements Envoy's external authorization
+// service for gates: the ext_authz filters of routes with AccessPolicies (translator/envoy,
+// gate.go). The picker's gRPC server serves it.
 //
-// A gated route names the policies above it in its per-route configuration. The service reads these
-// policies and the client's API key from one CheckRequest. It needs only headers, so it answers
-// before Envoy reads a body. Every policy must let the key in. The answer's metadata lists the
-// policies that let it in. The route's RBAC filter (the lock) requires this list, because otherwise
-// an empty answer would let a request pass.
+// The per-route configuration of a gated route names the policies that apply to the route. The
+// service reads these policies and the client's API key from one CheckRequest. It needs only
+// headers, so it answers before Envoy reads a body. Every policy must permit the key. The answer's
+// metadata lists the policies that permit it. The route's RBAC filter (the lock) requires this
+// list, because otherwise an empty answer would let a request pass.
 //
 //	key.go     what a key looks like, and its hash
 //	table.go   Table: keys by hash, and policies
@@ -17,18 +18,19 @@
 //	open.go    open requests of routes with revoke: Immediately: a key that no longer counts ends them
 //	token.go   callers with a JSON Web Token: packages jwt and jwks verify it
 //
-// cmd wires the service, and fills the Table from the store's APIKeys and AccessPolicies: a changed
-// key affects neither translation nor Envoy. Package picker reads the headers that the service
-// adds.
+// cmd starts the service, and fills the Table from the store's APIKeys and AccessPolicies. So a
+// changed key changes no Envoy configuration. Package picker reads the headers that the service
+// adds to requests.
 //
 // Invariants:
-//   - Fail closed. Only an answer with the decided policies lets a request pass. If a policy is
-//     unknown, the Table was never filled, or the keys of a token's issuer were never fetched, the
-//     call fails with UNAVAILABLE. Envoy then calls another process, and answers 503 if that call
-//     fails, too.
-//   - Unknown facts deny: a key with models needs a model that the strict scan read
-//     (translator/envoy, scan.lua), and a key with pools needs the route's pools.
-//   - The Table has hashes of keys. No answer, log or error contains a presented key.
-//   - Unknown, malformed, disabled and expired keys get one answer, after the same time.
+//   - Fail closed. Only an answer that lists the policies lets a request pass. The call fails with
+//     UNAVAILABLE if a policy is unknown, if the Table was never filled, or if the keys of a
+//     token's issuer were never fetched. Envoy then calls another process, and answers 503 if that
+//     call fails, too.
+//   - Unknown facts deny. A key that lists models denies a request whose model the strict scan
+//     (translator/envoy, scan.lua) could not read. A key that lists pools denies a request whose
+//     route has unknown pools.
+//   - The Table has only hashes of keys. No answer, log or error contains a client's key.
+//   - Unknown, malformed, disabled and expired keys get the same answer, after the same time.
 //   - Headers with credentials never pass a gate.
 package authz

@@ -8,10 +8,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Causes of calls that end with an error. Envoy repeats such a call, at another process if it can.
+// These are the causes of authorization calls that end with an error. Envoy repeats a failed call,
+// at another process if it can.
 const (
-	causePolicy = "policy" // the policy gates no route of the caller's Gateway, or not yet
-	causeKeys   = "keys"   // the Table has no such policy, or was never filled
+	causePolicy = "policy" // no route of the caller's Gateway has the policy, or not yet
+	causeKeys   = "keys"   // the Table lacks the policy, or was never filled
 	causeTokens = "tokens" // the keys of a token's issuer are not fetched yet
 	causeLate   = "late"   // the call has timed out before its answer
 	causeFull   = "full"   // the process watches as many open requests as it may
@@ -25,17 +26,18 @@ const (
 	recently = 2 * time.Second
 )
 
-// Unanswered is a request that got status 503 because its authorization had no answer.
+// Unanswered is a request that Envoy answered with 503 because an authorization service did not
+// answer.
 type Unanswered struct {
-	// Route is the name of Envoy's route, and Caller is the caller that a gate let in before
-	// another service failed, or "".
+	// Route is the name of Envoy's route. Caller is set if a gate permitted the request and then
+	// the route's external authorization service failed; otherwise "".
 	Route, Caller string
 	Took          time.Duration
 }
 
-// Failures counts gates without an answer, and logs them: the first one, and then at most one line
-// in 10 s. In the same way it logs requests that invalid policies deny. Its methods are safe for
-// concurrent use.
+// Failures counts and logs requests whose authorization failed. It writes at most one log line in
+// 10 s. It also logs requests that invalid policies deny, with a limit of their own. Its methods
+// are safe for concurrent use.
 type Failures struct {
 	log *slog.Logger
 	now func() time.Time
@@ -50,13 +52,13 @@ type Failures struct {
 	policies limiter
 }
 
-// limiter bounds a line of the log to one in logEvery.
+// limiter permits one log line in logEvery.
 type limiter struct {
 	logged   time.Time
 	unlogged int
 }
 
-// due reports whether to log now, and how many lines were left out since the last one.
+// due reports whether to write a line now, and how many lines it suppressed since the last one.
 func (l *limiter) due(now time.Time) (others int, log bool) {
 	if !l.logged.IsZero() && now.Sub(l.logged) < logEvery {
 		l.unlogged++
@@ -106,10 +108,10 @@ func (f *Failures) closed(policy string) {
 	}
 }
 
-// Envoy's limit of one try of a gate's call (translator/envoy).
+// gateTryTimeout is Envoy's timeout for one try of an authorization call (translator/envoy).
 const gateTryTimeout = 60 * time.Millisecond
 
-// f.mu is held.
+// cause returns why a request got 503. The caller holds f.mu.
 func (f *Failures) cause(u *Unanswered, now time.Time) string {
 	switch {
 	case u.Caller != "":

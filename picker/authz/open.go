@@ -18,28 +18,31 @@ import (
 )
 
 const (
-	// maxOpen bounds the open requests that one process watches. One takes about 20 KiB here.
+	// maxOpen bounds the open requests that one process watches. Each takes about 20 KiB of this
+	// process's memory.
 	maxOpen = 16_384
 	// maxOpenGateway bounds the open requests of one Gateway.
 	maxOpenGateway = maxOpen / 2
-	// sweepEvery bounds the time from the expiry of a key or token to the end of its requests.
+	// sweepEvery is how often Run looks for expired keys and tokens. It bounds the time from an
+	// expiry to the end of the requests.
 	sweepEvery = 250 * time.Millisecond
 	// maxGrant bounds a grant, in bytes.
 	maxGrant = 8 << 10
 )
 
-// grant has the findings of a gate, for calls that watch its request: also the credential's hash,
-// so that the Table decides again as the gate did.
+// grant has what a gate read from a request, except what the route states. The gate puts it into
+// the request's metadata. A process that watches the request later decides again from the grant.
 type grant struct {
 	Hash  string `json:"h"`
 	Model string `json:"m,omitempty"`
 	Lists bool   `json:"l,omitempty"`
-	// Tokens has, for each policy that let a token in, the fingerprint of its rule.
+	// Tokens has the fingerprint of the rule of each policy that permitted the token, by policy.
 	Tokens  map[string]string `json:"t,omitempty"`
-	Expires int64             `json:"e,omitempty"` // of the token, in Unix seconds
+	Expires int64             `json:"e,omitempty"` // the token's exp, in Unix seconds
 }
 
-// grantOf returns the text of a grant. It has no character that Envoy's formats read.
+// grantOf returns the encoded grant of a request. It is base64url, so Envoy's format strings never
+// interpret it.
 func (t *Table) grantOf(r Request) string {
 	credential, _ := presented(r.Headers)
 	hash := HashOf(credential)
@@ -57,7 +60,8 @@ func (t *Table) grantOf(r Request) string {
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// fingerprint changes if a rule may no longer accept a token that it has accepted.
+// fingerprint returns a hash of a rule's requirements. While it is unchanged, the rule still
+// accepts the tokens that it has accepted.
 func fingerprint(r *jwt.Rule) string {
 	d := xxhash.New()
 	for _, text := range append([]string{r.Namespace, r.Source.Issuer}, slices.Sorted(slices.Values(r.Audiences))...) {
@@ -66,16 +70,16 @@ func fingerprint(r *jwt.Rule) string {
 	return hex.EncodeToString(d.Sum(nil))
 }
 
-// Watched describes a request that gates have let in.
+// Watched describes a request that gates have permitted.
 type Watched struct {
-	Gateway  string   // whose proxy has the request; "" if calls do not prove it
-	Grant    string   // of a gate: its metadata "grant"
-	Policies []string // above the route
-	Pools    []string // that the route may reach
+	Gateway  string   // the Gateway whose Envoy calls; "" if calls are not authenticated
+	Grant    string   // the metadata "grant" that a gate set
+	Policies []string // the policies of the route, "namespace/name"
+	Pools    []string // the pools that the route may reach
 }
 
-// ErrGrant is the error of Open.Watch about a request that no gate has let in. After any other
-// error, another process may watch the request.
+// ErrGrant is the error of Open.Watch if no gate has permitted the request. After any other error,
+// another process may watch the request.
 var (
 	ErrGrant = errors.New("the call has no grant of a gate")
 	ErrFull  = errors.New("this process watches as many open requests as it may")
@@ -85,15 +89,16 @@ var (
 // OpenConfig configures an Open.
 type OpenConfig struct {
 	Table *Table
-	// Gates is Config.Gates.
+	// Gates is the same function as Config.Gates.
 	Gates func(gateway, policy string) bool
 	// Failures records the calls that end with an error; may be nil.
 	Failures *Failures
 	Now      func() time.Time
 }
 
-// Open has the open requests of routes whose policies have revoke: Immediately. It ends a request
-// once the policies of its route no longer let its key in. It is safe for concurrent use.
+// Open watches the open requests of routes whose policies have revoke: Immediately. It ends a
+// request once the policies of its route no longer permit its key or token. It is safe for
+// concurrent use.
 type Open struct {
 	cfg  OpenConfig
 	wake chan struct{} // has room for one element
@@ -102,21 +107,21 @@ type Open struct {
 	byHash   map[Hash]map[*watched]struct{}
 	gateways map[string]int
 	count    int
-	denied   uint64 // requests that ended
+	denied   uint64 // number of requests that Open has ended
 }
 
 type watched struct {
 	gateway string
 	hash    Hash
 	request Request
-	token   time.Time // the expiry of the token, or zero
+	token   time.Time // the token's expiry; zero without a token
 	rules   []string  // fingerprints of the rules that accepted the token, by policy
 	expires time.Time // the next expiry of a key or token; zero if none expires
 	ended   bool
 	end     func(Decision)
 }
 
-// NewOpen makes an Open that follows the changes of the Table. A Table has one Open.
+// NewOpen makes an Open that reacts to every change of the Table. A Table has at most one Open.
 func NewOpen(cfg OpenConfig) *Open {
 	o := &Open{cfg: cfg, wake: make(chan struct{}, 1), byHash: map[Hash]map[*watched]struct{}{},
 		gateways: map[string]int{}}
@@ -124,13 +129,13 @@ func NewOpen(cfg OpenConfig) *Open {
 	return o
 }
 
-// Run ends requests whose keys or tokens expire.
+// Run ends requests when their keys or tokens expire, until ctx ends.
 func (o *Open) Run(ctx context.Context) error {
 	ticks := time.NewTicker(sweepEvery)
 	defer ticks.Stop()
 	for {
 		next := ticks.C
-		if !o.sweep(o.cfg.Now()) { // nothing expires
+		if !o.sweep(o.cfg.Now()) { // no watched key or token expires
 			next = nil
 		}
 		select {
@@ -142,8 +147,8 @@ func (o *Open) Run(ctx context.Context) error {
 	}
 }
 
-// Watch begins to watch a request, until the caller calls done. Once the request is denied, Watch
-// calls end: at most once, perhaps before Watch returns, and not after done has returned.
+// Watch watches a request until the caller calls done. Open calls end once the policies deny the
+// request: at most once, perhaps before Watch returns, and never after done has returned.
 func (o *Open) Watch(in Watched, end func(Decision)) (done func(), err error) {
 	w, err := o.read(in)
 	if err != nil {
@@ -154,7 +159,7 @@ func (o *Open) Watch(in Watched, end func(Decision)) (done func(), err error) {
 		o.cfg.Failures.call(causeFull, ErrFull.Error())
 		return nil, ErrFull
 	}
-	// A change after this decision finds the request: it was added before.
+	// The request was added before this decision, so a later change of the Table finds it.
 	d, err := o.decide(w)
 	if err != nil {
 		o.remove(w)
@@ -242,9 +247,9 @@ func (o *Open) decide(w *watched) (Decision, error) {
 	return d, nil
 }
 
-// decideAgain decides about a watched request, and returns when the decision may expire. Policies
-// that were removed since do not count, and if no policy watches requests any more, no request is
-// denied.
+// decideAgain decides about a watched request, and returns the next expiry of a key or token. It
+// ignores policies that were removed since. If none of the other policies has revoke: Immediately,
+// it permits the request.
 func (t *Table) decideAgain(w *watched, now time.Time) (d Decision, expires time.Time, err error) {
 	r := w.request
 	keys, found, err := t.find(w.hash, r.Policies)
@@ -284,7 +289,7 @@ func (t *Table) decideAgain(w *watched, now time.Time) (d Decision, expires time
 	return decide(r, keys, all, now), expires, nil
 }
 
-// changed decides again about the requests that a change of the Table may affect.
+// changed decides again about each watched request that a change of the Table may affect.
 func (o *Open) changed(hashes []Hash, policies []string) {
 	o.mu.Lock()
 	list := map[*watched]struct{}{}
@@ -300,7 +305,8 @@ func (o *Open) changed(hashes []Hash, policies []string) {
 	o.again(list)
 }
 
-// sweep ends requests whose keys or tokens have expired. It reports whether others may expire.
+// sweep ends requests whose keys or tokens have expired. It reports whether any watched key or
+// token has an expiry.
 func (o *Open) sweep(now time.Time) (more bool) {
 	o.mu.Lock()
 	list := map[*watched]struct{}{}
@@ -313,7 +319,7 @@ func (o *Open) sweep(now time.Time) (more bool) {
 	return more
 }
 
-// o.mu is held.
+// collect adds the selected requests to list. The caller holds o.mu.
 func (o *Open) collect(list map[*watched]struct{}, selects func(*watched) bool) {
 	for _, set := range o.byHash {
 		for w := range set {
@@ -324,8 +330,8 @@ func (o *Open) collect(list map[*watched]struct{}, selects func(*watched) bool) 
 	}
 }
 
-// again decides again about requests. A request stays open if the Table cannot decide, because a
-// policy was removed.
+// again decides again about requests. If the Table lacks a policy, it cannot decide, and the
+// request stays open.
 func (o *Open) again(list map[*watched]struct{}) {
 	for w := range list {
 		if d, err := o.decide(w); err == nil {
@@ -334,7 +340,8 @@ func (o *Open) again(list map[*watched]struct{}) {
 	}
 }
 
-// finish holds the lock during end, so that done waits for it.
+// finish ends a request that a decision denies. It holds the lock during end, so that done waits
+// until end has returned.
 func (o *Open) finish(w *watched, d Decision) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -345,7 +352,7 @@ func (o *Open) finish(w *watched, d Decision) {
 	}
 }
 
-// Denial returns the status and the text of a decision that denies a request.
+// Denial returns the HTTP status and the error text of a decision that denies a request.
 func (d Decision) Denial() (status int, text string) {
 	how := denials[d.Reason]
 	return int(how.status), how.text

@@ -12,16 +12,17 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
-// record is the compact form in which a Table keeps a Key. A lookup makes the Key.
+// record is the compact form in which a Table stores a Key. Each lookup makes a new Key.
 type record struct {
 	id               string // "namespace/name"
 	caller           string
 	created, expires int64 // Unix time in seconds
 	hashes           []Hash
-	rights           *rights // nil for a key with no fields of rights
+	rights           *rights // nil if all of its fields would be zero
 }
 
-// rights are the fields that many keys have in common. Keys with equal rights share one value.
+// rights are the fields of a Key whose values many keys have in common. Keys with equal rights
+// share one value.
 type rights struct {
 	Labels    labels.Set
 	Groups    []string
@@ -30,11 +31,11 @@ type rights struct {
 	Pools     []string
 	Disabled  bool
 
-	text string // its key in Table.rights
-	used int    // the number of records
+	text string // the JSON of the fields above: the key in Table.rights
+	used int    // the number of records that share this value
 }
 
-// t.mu is held.
+// The caller holds t.mu.
 func (t *Table) newRecord(id string, k *Key) *record {
 	r := &record{id: id, caller: id, created: k.Created.Unix(), expires: k.Expires.Unix(), hashes: k.Hashes}
 	if k.Caller != id {
@@ -42,7 +43,7 @@ func (t *Table) newRecord(id string, k *Key) *record {
 	}
 	own := rights{Labels: k.Labels, Groups: k.Groups, Objective: k.Objective, Models: k.Models, Pools: k.Pools,
 		Disabled: k.Disabled}
-	// Each field is as it was: an empty list of models is not nil.
+	// In JSON, an empty list of models, which permits none, differs from nil.
 	text, _ := json.Marshal(own) // cannot fail: only texts
 	if string(text) == noRights {
 		return r
@@ -61,7 +62,7 @@ var noRights = func() string {
 	return string(text)
 }()
 
-// t.mu is held.
+// The caller holds t.mu.
 func (t *Table) release(r *record) {
 	if r.rights == nil {
 		return
@@ -92,7 +93,7 @@ func (r *record) compare(o *record) int {
 		strings.Compare(name, otherName))
 }
 
-// with returns the keys that have a hash, sorted. t.mu is held.
+// with returns the keys that have a hash, the oldest first. The caller holds t.mu.
 func (t *Table) with(h Hash) []*record {
 	if all := t.shared[h]; all != nil {
 		return all
@@ -103,7 +104,7 @@ func (t *Table) with(h Hash) []*record {
 	return nil
 }
 
-// setWith sets the keys that have a hash. t.mu is held.
+// setWith sets the keys that have a hash. The caller holds t.mu.
 func (t *Table) setWith(h Hash, all []*record) {
 	delete(t.shared, h)
 	if len(all) == 0 {

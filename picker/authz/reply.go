@@ -16,11 +16,13 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// These keys are in Envoy's metadata namespace envoy.filters.http.ext_authz.
+// A gate's answer sets these keys in the request's dynamic metadata, namespace
+// envoy.filters.http.ext_authz.
 const (
-	// MetadataDecided lists the policies that let the request in. The route's lock requires it.
+	// MetadataDecided lists the policies that permit the request. The route's RBAC filter requires
+	// it.
 	MetadataDecided = "decided"
-	// MetadataCaller is the caller, for access logs. Answers with 403 have it, too.
+	// MetadataCaller is the caller, for access logs. Answers with status 403 have it, too.
 	MetadataCaller = "caller"
 	// MetadataPolicy is the policy that denies the request (Decision.Policy), for access logs.
 	MetadataPolicy = "policy"
@@ -28,23 +30,24 @@ const (
 	MetadataGroups = "groups"
 	metadataKeys   = "keys"  // the value of KeysHeader
 	metadataVouch  = "vouch" // the value of GroupsHeader
-	metadataFinal  = "final" // the early answer is the decision: the late gate makes no call
+	metadataFinal  = "final" // set if the early gate's answer decides, so that the late gate makes no call
 	metadataGrant  = "grant" // Watched.Grant
 )
 
-// Clients cannot set these headers: the edge removes x-penstock-*, and the answer overwrites or
-// removes the others.
+// Clients cannot set these headers: Envoy removes a client's x-penstock-* headers, and the answer
+// overwrites or removes the x-gateway-* headers.
 const (
-	// CallerHeader has the caller for our picker, across hops. Model servers do not receive it
-	// (translator/envoy, hopsCaller).
+	// CallerHeader has the caller, for our picker. Hops forward it, but model servers do not
+	// receive it (translator/envoy, hopsCaller).
 	CallerHeader = "x-penstock-caller"
-	// ModelHeader has the model, if the script (translator/envoy, scan.lua) read a body that is
-	// unambiguous for every server.
+	// ModelHeader has the model. The script scan.lua (translator/envoy) sets it if every server
+	// reads the same model from the body.
 	ModelHeader = "x-penstock-model"
-	// KeysHeader has the restricted keys of a request for the list of models (Table.Permits).
+	// KeysHeader has the restricted keys of a request for the list of models, for our picker
+	// (Table.Permits).
 	KeysHeader = "x-penstock-keys"
-	// GroupsHeader has the caller's groups for other clusters: comma-separated, and each escaped
-	// for a query. It has at most maxGroups, in maxGroupsSize bytes.
+	// GroupsHeader has the caller's groups, for other clusters: comma-separated, and each escaped
+	// as in a URL's query. It has at most maxGroups groups in maxGroupsSize bytes.
 	GroupsHeader    = "x-penstock-groups"
 	chunkedHeader   = "x-penstock-chunked" // the client's Transfer-Encoding
 	reasonHeader    = "x-penstock-reason"
@@ -52,7 +55,8 @@ const (
 	objectiveHeader = "x-gateway-inference-objective"
 )
 
-// The list others has llm-d's names of the last two headers. Pickers prefer these names to ours.
+// others has llm-d's names of fairnessHeader and objectiveHeader. Pickers prefer these names to
+// ours, so a gate removes them.
 var others = []string{"x-llm-d-inference-fairness-id", "x-llm-d-inference-objective"}
 
 func (c *call) anthropic() bool {
@@ -60,7 +64,7 @@ func (c *call) anthropic() bool {
 	return strings.HasSuffix(path, "/v1/messages") || strings.HasSuffix(path, "/v1/messages/count_tokens")
 }
 
-// The texts of a denial never depend on the key.
+// denial is the answer for one Reason. Its texts never depend on the key.
 type denial struct {
 	code          codes.Code
 	status        typev3.StatusCode
@@ -86,11 +90,12 @@ var denials = map[string]denial{
 		"the API key is valid, but not for a pool that this route may reach", "permission_error"},
 }
 
-// decides reports whether the answer lets a request pass for good. An early answer may not: the
-// late gate then needs the key.
+// decides reports whether no later gate decides again about a permitted request. After an early
+// answer that does not decide, the late gate still needs the key.
 func (c *call) decides(d Decision) bool { return !c.Early || c.final && len(d.Restricted) == 0 }
 
-// An early answer that lets a request pass is empty unless it decides.
+// reply returns the answer for a decision. An early answer that permits a request without deciding
+// has no headers and no metadata.
 func (c *call) reply(d Decision) *authv3.CheckResponse {
 	switch {
 	case c.preflight, d.Reason == "" && !c.decides(d):
@@ -143,12 +148,13 @@ func (c *call) reply(d Decision) *authv3.CheckResponse {
 
 const (
 	maxGroups, maxGroupsSize = 32, 1024
-	// maxStated is the longest caller that a member may state, in bytes.
+	// maxStated is the longest caller that another cluster may send us, in bytes.
 	maxStated = 512
 )
 
-// Stated reports whether a member may state the text as a caller: gates write no other characters
-// (jwt.Identity.Owner). The script of peer listeners decides alike (translator/envoy, peer.lua).
+// Stated reports whether another cluster may send this text as a caller. Gates write no other
+// characters (jwt.Identity.Owner). The script of peer listeners makes the same check
+// (translator/envoy, peer.lua).
 func Stated(caller []byte) bool {
 	return len(caller) > 0 && len(caller) <= maxStated && !slices.ContainsFunc(caller, func(c byte) bool {
 		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
@@ -156,7 +162,7 @@ func Stated(caller []byte) bool {
 	})
 }
 
-// vouched returns the value of GroupsHeader. Groups beyond its limits are omitted.
+// vouched returns the value of GroupsHeader. It omits groups beyond the header's limits.
 func vouched(groups []string) string {
 	var list strings.Builder
 	for i, g := range groups {

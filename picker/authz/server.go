@@ -17,31 +17,33 @@ import (
 	"github.com/penstock-project/penstock/picker/authz/jwt"
 )
 
-// ServiceName is the gRPC service of gates.
+// ServiceName is the gRPC service that gates call.
 const ServiceName = "envoy.service.auth.v3.Authorization"
 
-// A gate's context extensions have these keys. The values are comma-separated lists, or "true".
+// These are keys of the context extensions that a gate sends with each call. The values are
+// comma-separated lists, or "true".
 const (
 	PoliciesKey = "policies" // Request.Policies
 	AnyKey      = "any"      // Request.Any
 	PoolsKey    = "pools"    // Request.Pools; absent if they are not known
 	ListsKey    = "lists"    // our picker answers the route's requests for the list of models
-	FinalKey    = "final"    // an early answer may decide: all routes have these policies
-	WatchKey    = "watch"    // the route watches its open requests (Open)
+	FinalKey    = "final"    // all possible routes have the same policies, so an early answer may decide
+	WatchKey    = "watch"    // open requests of the route are watched (Open)
 )
 
-// The value of stageKey in a call's metadata is earlyStage if the route may still change.
+// The early gate, after which the route may still change, sends stageKey with the value earlyStage
+// in its gRPC metadata.
 const stageKey, earlyStage = "x-penstock-stage", "early"
 
 // Config configures a Server.
 type Config struct {
 	Table *Table
-	// Gateway returns the Gateway whose proxy makes a call; "" if calls do not prove it.
+	// Gateway returns the Gateway whose Envoy makes a call; "" if calls are not authenticated.
 	Gateway func(context.Context) string
-	// Gates reports whether a route of a Gateway has a policy. A call about any other policy is
-	// denied.
+	// Gates reports whether a route of a Gateway has a policy. Otherwise Check returns an error for
+	// calls about this policy.
 	Gates func(gateway, policy string) bool
-	// Tokens verifies tokens. If it is nil, no token is let in.
+	// Tokens verifies tokens. If it is nil, every token is denied.
 	Tokens Tokens
 	// Failures records the calls that end with an error; may be nil.
 	Failures *Failures
@@ -96,7 +98,7 @@ func (s *Server) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3.Ch
 	switch {
 	case limited:
 		d = Decision{Reason: ReasonAttempts}
-	case d.Reason == ReasonClosed && d.Key == nil: // the key was not looked at
+	case d.Reason == ReasonClosed && d.Key == nil: // Decide did not check the key
 	case d.Key != nil || token == failed || !jwt.Formed(credential):
 		s.attempts.note(from, credential, d.Key != nil, now)
 	}
@@ -120,8 +122,8 @@ type call struct {
 	grpc  bool
 	final bool
 	watch bool
-	grant string // "" without watch
-	// preflight marks an early call about a CORS preflight request. The call passes, because the
+	grant string // "" unless watch is set
+	// preflight marks an early call about a CORS preflight request. Check permits it, because the
 	// cors filter or the late gate answers the request.
 	preflight bool
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/penstock-project/penstock/picker/authz/jwt"
 )
 
-// Key is an immutable API key.
+// Key is an API key, or the caller of a token. Immutable.
 type Key struct {
 	Namespace, Name string
 	Labels          labels.Set
-	Created         time.Time // zero for a key from a folder
+	Created         time.Time // zero for a key from a file
 	Hashes          []Hash
 	// Caller is "namespace/owner".
 	Caller    string
@@ -36,21 +36,22 @@ func (k *Key) usable(now time.Time) bool {
 	return !k.Disabled && (k.Expires.IsZero() || now.Before(k.Expires))
 }
 
-// Policy has the keys and tokens that an AccessPolicy lets in. Immutable.
+// Policy states which keys and tokens an AccessPolicy permits. Immutable.
 type Policy struct {
 	Namespaces []string
 	Selector   labels.Selector
-	ByModel    bool      // its routes read the model of a request
-	JWT        *jwt.Rule // nil lets no token in
-	Closed     bool      // it lets nothing in, because of a mistake
-	Watches    bool      // it ends open requests that it no longer lets in
+	ByModel    bool      // Envoy reads the model of requests on its routes
+	JWT        *jwt.Rule // nil denies every token
+	Closed     bool      // the AccessPolicy is invalid: it denies every request
+	Watches    bool      // it has revoke: Immediately (Open)
 }
 
 func (p *Policy) selects(k *Key) bool {
 	return slices.Contains(p.Namespaces, k.Namespace) && p.Selector.Matches(k.Labels)
 }
 
-// policyGrace is how long a removed policy still decides: Envoys may still have its routes.
+// policyGrace is how long a removed policy still decides, because Envoys may still have routes with
+// this policy.
 const policyGrace = 10 * time.Minute
 
 // Table has all keys and policies. It is safe for concurrent use.
@@ -58,34 +59,35 @@ type Table struct {
 	mu       sync.RWMutex
 	filled   bool
 	byName   map[string]*record
-	byHash   map[Hash]*record   // the first of the keys with a hash
-	shared   map[Hash][]*record // hashes of several keys; sorted; immutable slices
+	byHash   map[Hash]*record   // of several keys with one hash, the first
+	shared   map[Hash][]*record // only hashes that several keys have; immutable slices, the oldest key first
 	rights   map[string]*rights
 	policies map[string]*Policy
-	removed  map[string]time.Time // policies that still decide
+	removed  map[string]time.Time // when a policy was removed; only policies that still decide
 	changed  func(hashes []Hash, policies []string)
 }
 
-// NewTable returns a Table. Its decisions fail before its first Change.
+// NewTable returns an empty Table. It cannot decide before its first Apply.
 func NewTable() *Table {
 	return &Table{byName: map[string]*record{}, byHash: map[Hash]*record{}, shared: map[Hash][]*record{},
 		rights: map[string]*rights{}, policies: map[string]*Policy{}, removed: map[string]time.Time{}}
 }
 
-// Change is a change of a Table. The maps' keys are "namespace/name"; nil removes an object.
+// Change lists the changed keys and policies by "namespace/name". A nil value removes the object.
 type Change struct {
 	Keys     map[string]*Key
 	Policies map[string]*Policy
 }
 
-// Apply applies a change as a whole. Before the first change, decisions fail.
+// Apply applies a change atomically.
 func (t *Table) Apply(c Change, now time.Time) {
 	if changed, hashes := t.apply(c, now); changed != nil {
 		changed(hashes, slices.Collect(maps.Keys(c.Policies)))
 	}
 }
 
-// follow makes Apply call changed with the hashes of changed keys, and with the changed policies.
+// follow makes each Apply call changed, with the hashes of changed keys and the names of changed
+// policies.
 func (t *Table) follow(changed func(hashes []Hash, policies []string)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -122,7 +124,7 @@ func (t *Table) apply(c Change, now time.Time) (changed func([]Hash, []string), 
 	return t.changed, hashes
 }
 
-// t.mu is held.
+// The caller holds t.mu.
 func (t *Table) setKey(name string, k *Key) {
 	old := t.byName[name]
 	if old != nil {
@@ -144,9 +146,9 @@ func (t *Table) setKey(name string, k *Key) {
 	}
 }
 
-// Permits reports whether all keys in a comma-separated list permit a pool and a model. A pool or
-// model "" is not checked. The list has the keys' references (Key.reference). An unknown key
-// permits nothing.
+// Permits reports whether all keys in a comma-separated list permit a pool and a model. The list
+// has the keys' references (Key.reference). If pool or model is "", it is not checked. An unknown
+// key permits nothing.
 func (t *Table) Permits(keys, pool, model string) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -162,7 +164,7 @@ func (t *Table) Permits(keys, pool, model string) bool {
 	return true
 }
 
-// Rules returns the rules for tokens of the named policies; nil for a policy without a rule.
+// Rules returns the token rule of each named policy; nil for a policy without a rule.
 func (t *Table) Rules(names []string) []*jwt.Rule {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -193,7 +195,7 @@ func (t *Table) Sharing(name string) (names []string) {
 	return names
 }
 
-// WithModels returns the names of keys that permit only some models.
+// WithModels returns the names ("namespace/name") of keys that permit only some models.
 func (t *Table) WithModels() (names []string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -205,8 +207,9 @@ func (t *Table) WithModels() (names []string) {
 	return names
 }
 
-// Unread returns the policies that select the named key, but whose routes do not read the model of
-// a request. It returns nil if the key permits all models.
+// Unread returns the policies that select the named key, but on whose routes Envoy does not read
+// the model. The key is useless there, because it permits only some models. Unread returns nil if
+// the key permits all models.
 func (t *Table) Unread(name string) (policies []string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -235,9 +238,9 @@ func (t *Table) First(hash Hash, namespace string) *Key {
 	return nil
 }
 
-// Instead returns another key that has this hash and counts in place of the named key
-// ("namespace/name"), and the first policy that selects both keys. It returns nil if the named key
-// counts.
+// Instead returns the older key with the same hash that a policy uses in place of the named key
+// ("namespace/name"), and the first policy that does. It returns nil if every policy that selects
+// the named key uses it.
 func (t *Table) Instead(name string, hash Hash) (first *Key, policy string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -250,7 +253,7 @@ func (t *Table) Instead(name string, hash Hash) (first *Key, policy string) {
 		if _, removed := t.removed[id]; removed || !p.selects(k) || policy != "" && policy < id {
 			continue
 		}
-		at := slices.IndexFunc(keys, func(r *record) bool { return p.selects(r.key()) }) // at least k is selected
+		at := slices.IndexFunc(keys, func(r *record) bool { return p.selects(r.key()) }) // not -1: p selects k
 		if keys[at] != r {
 			first, policy = keys[at].key(), id
 		}
@@ -258,7 +261,7 @@ func (t *Table) Instead(name string, hash Hash) (first *Key, policy string) {
 	return first, policy
 }
 
-// Shared returns the names of the keys with a hash that other keys have, too.
+// Shared returns the names of all keys that share a hash with another key.
 func (t *Table) Shared() (names []string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -270,7 +273,7 @@ func (t *Table) Shared() (names []string) {
 	return names
 }
 
-// errUnknown is the error if the Table lacks a policy.
+// errUnknown is the error of decisions if the Table lacks a policy.
 var errUnknown = errors.New("the policy is not known here, or not yet")
 
 func (t *Table) named(name string) *Key {

@@ -14,12 +14,13 @@ import (
 
 // Tokens verifies JSON Web Tokens. *jwt.Verifier implements it.
 type Tokens interface {
-	// Verify returns the caller of a token that a rule accepts. It may wait until ctx ends.
+	// Verify returns the caller that a token describes, if a rule accepts the token. It may wait
+	// for the issuer's keys until ctx ends.
 	Verify(ctx context.Context, rule *jwt.Rule, token string, now time.Time) (*jwt.Identity, error)
 }
 
-// tokenWait bounds how long a call waits for the keys of issuers. A gate waits 60 ms for an answer
-// (translator/envoy, gate.go).
+// tokenWait bounds how long a call waits for the keys of issuers. Envoy waits 60 ms for the call's
+// answer (translator/envoy, gate.go).
 const tokenWait = 35 * time.Millisecond
 
 // verdict is the outcome of the verification of a token.
@@ -27,9 +28,9 @@ type verdict string
 
 const (
 	unverified verdict = ""        // there is no token, or no policy verifies tokens
-	passed     verdict = "passed"  // a policy lets it in
+	passed     verdict = "passed"  // a policy permits the token
 	pending    verdict = "pending" // another process may have the issuer's keys
-	former     verdict = "former"  // it has expired, or the issuer's keys are not known
+	former     verdict = "former"  // the token has expired, or the issuer's keys are not known
 	failed     verdict = "failed"
 )
 
@@ -57,10 +58,10 @@ func (s *Server) identify(ctx context.Context, c *call, credential string, now t
 	return v
 }
 
-// errNoToken is the error of every token at a policy without a usable rule for tokens.
+// errNoToken is the error of every token if the policy has no token rule.
 var errNoToken = errors.New("it lets no token in")
 
-// verify verifies a token by the rules of policies. For each policy it returns the caller, or an
+// verify checks a token by the rule of each policy. For each policy it returns the caller, or an
 // error.
 func (t *Table) verify(ctx context.Context, tokens Tokens, policies []string, token string,
 	now time.Time) (callers []*Key, errs []error) {
@@ -80,8 +81,8 @@ func (t *Table) verify(ctx context.Context, tokens Tokens, policies []string, to
 	return callers, errs
 }
 
-// DecideToken decides like Decide, for a request with a token. Why has, for each policy, the reason
-// for which it does not let the token in, or nil.
+// DecideToken decides like Decide, for a request with a token. For each policy, why has the reason
+// for which the policy denies the token, or nil.
 func (t *Table) DecideToken(ctx context.Context, r Request, tokens Tokens, token string,
 	now time.Time) (d Decision, why []error, err error) {
 	r.Headers = []Header{{"authorization", "Bearer " + token}}
@@ -96,10 +97,11 @@ func keyOf(namespace string, id *jwt.Identity) *Key {
 		Objective: id.Objective, Models: id.Models, Expires: id.Expires}
 }
 
-// modelsPrefix begins the reference of a token with models. No key's name begins with it.
+// modelsPrefix begins the reference of a token that permits only some models. No key's name begins
+// with it.
 const modelsPrefix = "models="
 
-// reference returns the text by which Permits finds a restricted key: "namespace/name", or the
+// reference returns the text from which Permits knows a restricted key: "namespace/name", or the
 // models of a token.
 func (k *Key) reference() string {
 	if k.Name != "" {
@@ -109,7 +111,8 @@ func (k *Key) reference() string {
 	return modelsPrefix + base64.RawURLEncoding.EncodeToString(list)
 }
 
-// tokenOf returns the key of a token's reference. A reference that does not parse permits no model.
+// tokenOf decodes a token's reference as a key that permits the token's models. A reference that
+// does not parse permits no model.
 func tokenOf(reference string) (k *Key, token bool) {
 	text, token := strings.CutPrefix(reference, modelsPrefix)
 	if !token {

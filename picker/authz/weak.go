@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// weak has the beginnings of hashes: of well-known keys, and of repeated texts, such as 33 equal
-// characters or abcabcabc.
+// weak has the first 8 bytes of the hashes of weak keys: well-known keys, and repetitions such as
+// 33 equal characters or abcabcabc.
 var weak = sync.OnceValue(func() map[[8]byte]bool {
 	out := map[[8]byte]bool{}
 	add := func(key string) {
@@ -44,16 +44,17 @@ var weak = sync.OnceValue(func() map[[8]byte]bool {
 
 const longestRepeated = 64
 
-// Weak reports whether a hash is of an empty or well-known key, or of a repeated text.
+// Weak reports whether a hash belongs to a key that is empty, well-known, or a repetition of a
+// short text.
 func Weak(h Hash) bool { return weak()[[8]byte(h[:])] }
 
-// MinUnexpected is the least number of unexpected characters in a key that is not easily guessed.
+// MinUnexpected is how many unexpected characters (Guessable) a key needs to be hard to guess.
 const MinUnexpected = 12
 
 // Guessable reports whether a key has fewer than MinUnexpected unexpected characters. A character
-// is expected if it is its predecessor or a neighbor of it, as in aaa, 123 and cba, or if the three
-// characters that end with it occur before in the key, as in abcabc. A random key of 16 hexadecimal
-// digits has about 13 unexpected characters.
+// is expected if it equals or is next to the character before, as in aaa, 123 and cba. It is also
+// expected if the same character follows the same two characters earlier in the key, as in abcabc.
+// A random key of 16 hexadecimal digits has about 13 unexpected characters.
 func Guessable(key string) bool {
 	unexpected := 0
 	for i := range len(key) {

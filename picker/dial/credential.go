@@ -7,7 +7,8 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// Authorized adds an Authorization header to a connection's calls. The calls fail without TLS.
+// Authorized adds an Authorization header to every call of a connection. Without TLS, the calls
+// fail.
 func Authorized(header string) grpc.DialOption {
 	return grpc.WithPerRPCCredentials(authorization(header))
 }

@@ -29,13 +29,13 @@ type TLS struct {
 	Certificate, Key []byte
 }
 
-// Verify lists the requirements on a picker's certificate.
+// Verify lists the requirements on a picker's TLS certificate.
 type Verify struct {
 	// Roots are the trusted CAs, in PEM; nil means the system's CAs. Roots that hold no certificate
 	// make every connection fail.
 	Roots []byte
-	// SANs and URIs are names. The certificate must have at least one of them. A wildcard matches
-	// any first label.
+	// SANs and URIs are subject alternative names. The certificate must have at least one of them.
+	// A SAN that begins with "*." matches any first label of the certificate's name.
 	SANs, URIs []string
 }
 

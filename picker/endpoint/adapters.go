@@ -2,10 +2,10 @@ package endpoint
 
 import "sync/atomic"
 
-// recentAdapters holds the adapters that picks used last: a metrics page lists only adapters with
-// requests, but the server keeps idle adapters until it needs their slots.
+// recentAdapters holds the LoRA adapters that picks used last. A server's metrics page lists only
+// adapters with requests, but the server keeps idle adapters loaded until it needs their slots.
 type recentAdapters struct {
-	ring atomic.Pointer[[16]atomic.Uint64] // hashes, in load order
+	ring atomic.Pointer[[16]atomic.Uint64] // hashes of adapter names
 	next atomic.Uint32
 }
 
@@ -32,7 +32,7 @@ func (r *recentAdapters) add(adapter uint64, slots int) {
 }
 
 // HasAdapter reports whether e's server still holds a LoRA adapter that an earlier pick loaded.
-// adapter is the hash of its name; slots is the number of adapters that fit.
+// adapter is the hash of its name; slots is the number of adapters that the server holds at once.
 func (e *Endpoint) HasAdapter(adapter uint64, slots int) bool {
 	return e.load.adapters.has(adapter, slots)
 }

@@ -9,8 +9,9 @@ const agendaPages = 32
 
 const maxPage = 1 << 12
 
-// agenda lists the IDs of a shard's leases by expiry, because a visit to all 25,000 open leases
-// took 1.5 us of each pick. Renewed and released leases stay listed until their first expiry.
+// agenda groups the IDs of a shard's leases by expiry, so that the expiry check visits due leases
+// only. Visiting all 25,000 open leases took 1.5 us of each pick. A renewed or released lease stays
+// listed until its first expiry.
 type agenda struct {
 	tick  time.Duration
 	last  int64

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// budget limits the rate of scrapes after a burst: a pool's first pick must not scrape all idle
-// servers at once.
+// budget limits how often metrics pages are scraped, after a burst of scrapeBurst pages. Without
+// it, a pool's first pick would scrape all idle servers at once.
 type budget struct {
-	every time.Duration // time between two scrapes of all processes together
-	share atomic.Int64  // number of processes; 0 counts as 1
+	every time.Duration // mean time between two scrapes, counting all processes
+	share atomic.Int64  // number of processes that share the rate; 0 counts as 1
 
 	mu   sync.Mutex
 	next time.Time

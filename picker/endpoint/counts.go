@@ -6,41 +6,42 @@ import (
 	"time"
 )
 
-// Processes publish their counts by address. A count is a state, not an event: the next publication
-// corrects a late, repeated or partial count.
+// Each picker process publishes a Count for each address to its peers. A Count holds totals, not
+// changes, so the next Count corrects one that arrived late, twice or in part.
 
-// Count is this process's Share at an address.
+// Count is this process's load at an address, for publication to peers.
 type Count struct {
 	Addr netip.AddrPort
 	Share
-	// NewHeaders means that Headers changed. Headers is nil if no pool has the address.
+	// NewHeaders reports whether the header limits changed; Headers is set only then. A nil Headers
+	// with NewHeaders means that no pool has the address any more.
 	NewHeaders bool
 	Headers    *HeaderLimits
 }
 
-// Share is one process's load at an address.
+// Share is the load that one process causes at a server's address.
 type Share struct {
 	InFlight int64
-	// Unread counts the uncached prompt tokens of requests whose first token is not reported.
-	// Confirmed counts the tokens of those requests that are known to wait.
+	// Unread counts the uncached prompt tokens of requests whose first token is not reported yet.
+	// Confirmed is the part of Unread whose requests an access log entry showed to be waiting.
 	Unread, Confirmed int64
 	// Sent is the estimated time that the server takes to read all prompts sent to it so far.
 	Sent time.Duration
-	// Reading is the estimated time until the server has read all processes' prompts.
+	// Reading is the estimated time until the server has read the prompts of all processes.
 	Reading time.Duration
 	// Rate is the prefill rate: reported or, if no rate is reported, inferred; 0 if unknown.
 	Rate float64
 }
 
-// Elsewhere sums the Shares of peers at an address.
+// Elsewhere is the sum of the Shares of all peers at a server's address.
 type Elsewhere struct {
 	InFlight, Unread, Confirmed int64
 	Sent                        time.Duration // growth since the last call of SetElsewhere
-	Reading                     time.Duration // lower bound, from peers whose earlier Sent is unknown
-	Rate                        float64       // learned by a peer; 0 if unknown
+	Reading                     time.Duration // Share.Reading of a peer whose earlier Sent is unknown, otherwise 0
+	Rate                        float64       // prefill rate in tokens a second, learned by a peer; 0 if unknown
 }
 
-// Counted receives a value when Counts has a change.
+// Counted returns a channel that receives a value when Counts has a change to return.
 func (r *Registry) Counted() <-chan struct{} { return r.counted }
 
 // Counts returns the counts that changed since the last call of Counts.
@@ -84,7 +85,7 @@ func (r *Registry) publish(l *Load) {
 	notify(r.counted)
 }
 
-// SetElsewhere sets the load of peers at an address, which need not have an endpoint.
+// SetElsewhere sets the load of peers at an address. No pool here need have the address yet.
 func (r *Registry) SetElsewhere(addr netip.AddrPort, e Elsewhere, now time.Time) {
 	r.mu.Lock()
 	if r.peers[addr] = e; e.InFlight == 0 {
@@ -98,7 +99,7 @@ func (r *Registry) SetElsewhere(addr netip.AddrPort, e Elsewhere, now time.Time)
 }
 
 // SetHeadersElsewhere sets the header limits that peers learned for an address. If limits is nil,
-// the endpoint at this address keeps earlier limits.
+// an endpoint that already exists keeps its earlier limits.
 func (r *Registry) SetHeadersElsewhere(addr netip.AddrPort, limits *HeaderLimits) {
 	if limits != nil && !limits.valid() {
 		return
@@ -128,7 +129,7 @@ func (l *Load) setElsewhere(e Elsewhere, now int64) {
 	}
 }
 
-// Registry.mu is held.
+// The caller holds Registry.mu.
 func (l *Load) limit(slots *Slots) {
 	var next []*Slots
 	if old := l.limited.Load(); old != nil {
@@ -138,7 +139,7 @@ func (l *Load) limit(slots *Slots) {
 	l.limited.Store(&next)
 }
 
-// Registry.mu is held.
+// The caller holds Registry.mu.
 func (l *Load) unlimit(slots *Slots) {
 	next := slices.Clone(*l.limited.Load())
 	i := slices.Index(next, slots)

@@ -1,11 +1,10 @@
-// Package endpoint holds the state of the model servers of all pools: addresses, reported load, and
-// requests in flight. Package picker owns the Registry; package schedule reads Snapshots.
+// Package endpoint keeps the addresses, the reported load and the requests in flight of all pools'
+// model servers. Package picker owns the Registry; package schedule reads Snapshots.
 //
-// The Registry has one Load (requests in flight) for each address, and one scraper for each address
-// and metrics page; pools share them. A Snapshot is an immutable list of one pool's endpoints,
-// which picks read without a lock. A pick opens a lease; the access log, the end of the stream or a
-// timeout releases the lease. Pages are scraped after picks; scrapes stop a minute after the last
-// pick.
+// The Registry has one Load (requests in flight) for each address, and one scraper for each metrics
+// page at an address; pools share them. A Snapshot is an immutable list of one pool's endpoints,
+// which picks read without a lock. A pick opens a lease. The access log, the end of the stream or a
+// timeout releases the lease. Picks trigger scrapes; scrapes stop a minute after the last pick.
 //
 //	shared.go    samples that peers read, so that only one process reads each page
 //	counts.go    requests in flight of peers
@@ -19,5 +18,6 @@
 //   - A server whose page cannot be read keeps its last sample, marked as not fresh.
 //   - Every lease lowers each count that it raised, exactly once.
 //   - A server can neither use up memory nor block the scrapers: pages and buffers are bounded.
-//   - Accounting reads no clock: callers pass the time, which is virtual in package simulation.
+//   - Functions that account for requests read no clock. Callers pass the time, because package
+//     simulation has a virtual clock.
 package endpoint

@@ -6,17 +6,18 @@ import (
 	"time"
 )
 
-// Some servers send an event before they read the prompt, so their first byte is not the first
-// token.
+// Some servers send a first event before they read the prompt. The time to their first byte shows
+// nothing about their prefill rate. This file detects these servers.
 
 // FirstEventIsEarly reports whether e's engine begins a stream of OpenAI's Responses API before it
 // has read the prompt, as vLLM does.
 func (e *Endpoint) FirstEventIsEarly() bool { return e.earlyEvents }
 
-// If a server reads prompts first, the time to the first byte grows in proportion to the prompt.
-// Times become constant when they grow by less than constantBelow of this proportion. They stay
-// constant until they grow by more than constantAbove of it. Both need earlyFrom samples. Times
-// above earlyWithin seconds that look constant come from a queue.
+// If a server reads the prompt before it sends the first byte, the time to the first byte grows in
+// proportion to the prompt's length. A server's times count as constant once they grow by less than
+// constantBelow of this proportion, and until they grow by more than constantAbove of it. Both
+// decisions need earlyFrom samples. Times do not become constant while they exceed earlyWithin
+// seconds, because they then show a queue.
 const (
 	earlyFrom     = 16
 	constantBelow = 0.1
@@ -29,8 +30,10 @@ type firstByte struct {
 	after  time.Duration
 }
 
-// constant compares the shorter prompts with the longer prompts, by the second fastest quarter of
-// each half: the fastest prompts may be cached, and slower prompts wait for other requests.
+// constant reports whether the time to the first byte does not depend on the prompt's length;
+// before is its last result. It compares the shorter half of the prompts with the longer half. Of
+// each half it uses the second fastest quarter: the fastest prompts may be cached, and the slower
+// ones may wait for other requests.
 func constant(all []firstByte, before bool) bool {
 	if len(all) < earlyFrom {
 		return before
@@ -42,7 +45,7 @@ func constant(all []firstByte, before bool) bool {
 	few, soon := fast(short)
 	many, late := fast(long)
 	if many < 1.5*few {
-		return before // prompts of one length show nothing
+		return before // prompts of similar length do not show whether the time grows
 	}
 	if !before && late > earlyWithin {
 		return false
@@ -64,7 +67,7 @@ func fast(all []firstByte) (tokens, seconds float64) {
 	return tokens / float64(len(all)), seconds / float64(len(all))
 }
 
-// lease.mu is held.
+// The caller holds lease.mu.
 func (lease *Lease) event(after time.Duration) {
 	if !lease.begun && lease.prompt != promptRead {
 		lease.measure(after)
@@ -75,10 +78,9 @@ func (lease *Lease) event(after time.Duration) {
 	lease.begun = true
 }
 
-// lease.mu is held.
+// The caller holds lease.mu.
 func (lease *Lease) measure(after time.Duration) {
-	// Learn only if the backlog is at most as long as the prompt, because the backlog is an
-	// estimate.
+	// The number of tokens ahead of the prompt is an estimate, so it must not exceed the prompt.
 	if tokens := int64(lease.work.Tokens); lease.work.Measure && lease.load == lease.picked && lease.ahead <= tokens {
 		lease.load.prefill.learn(lease.ahead+tokens, after)
 	}

@@ -20,32 +20,33 @@ type Spec struct {
 	Draining bool              // accepts no new requests
 }
 
-// Metrics describes a model server's metrics page.
+// Metrics describes where and how to read a model server's metrics page.
 type Metrics struct {
-	// Engine is for servers without an engine label; "" is VLLM. Path, Port, Queue, Running and
-	// KVCache override the engine's values.
+	// Engine applies to servers without an engine label; "" means VLLM. Path, Port, Queue, Running
+	// and KVCache override the engine's defaults; "" and 0 keep them.
 	Engine  Engine
 	Path    string
-	Port    uint16 // port of the page; if 0, the engine's port; if that is 0 too, the endpoint's
-	Queue   string // series, as NAME or NAME{LABEL=VALUE}
+	Port    uint16 // page's port; 0 means the engine's port or, if the engine has none, the endpoint's port
+	Queue   string // series of waiting requests, as NAME or NAME{LABEL=VALUE}
 	Running string // series of running requests
 	KVCache string // usage, 0 to 1
 	MaxPage int64  // in bytes; 0 means DefaultMaxPage
-	Off     bool   // read no page, for strategies that need none
-	// Protocol is for calls and for the page. A page at another port is read over HTTP/1.1.
+	Off     bool   // do not read the page: the pool's strategy does not need it
+	// Protocol is the protocol of requests to the server and of the page. If the page has another
+	// port than the endpoint, the page is read over HTTP/1.1.
 	Protocol upstream.Protocol
 }
 
 // Endpoint is one model server in a Snapshot. Its fields never change.
 type Endpoint struct {
 	Spec
-	Text        string // Addr in the form that Envoy looks up
+	Text        string // Addr as text, by which Envoy finds the host
 	load        *Load
 	source      *source
 	earlyEvents bool
 }
 
-// maxProblem bounds the text of a problem, in bytes, because a server can write it.
+// maxProblem bounds the text of a problem, in bytes, because the text may come from a server.
 const maxProblem = 256
 
 func bounded(text string) string {
@@ -62,10 +63,11 @@ func bounded(text string) string {
 	return strings.ToValidUTF8(text[:maxProblem-len(end)], "") + end
 }
 
-// HasPage reports whether e's metrics page is read.
+// HasPage reports whether this process reads e's metrics page.
 func (e *Endpoint) HasPage() bool { return e.source != nil }
 
-// Problem returns why the last scrape failed, or what it ignored or missed, or "".
+// Problem returns why the last scrape failed, or which series it ignored or did not find; ""
+// without a problem.
 func (e *Endpoint) Problem() string {
 	if e.source == nil {
 		return ""
@@ -76,7 +78,8 @@ func (e *Endpoint) Problem() string {
 	return ""
 }
 
-// Staleness returns why e's load is not fresh although no scrape failed, or "".
+// Staleness returns why e's load is not fresh, if the reason is not a failed scrape; "" if the load
+// is fresh.
 func (e *Endpoint) Staleness(at Moment) string {
 	switch src := e.source; {
 	case src == nil:
@@ -91,10 +94,11 @@ func (e *Endpoint) Staleness(at Moment) string {
 	}
 }
 
-// PageRead reports whether the metrics page was ever read.
+// PageRead reports whether a scrape of e's metrics page has ever succeeded.
 func (e *Endpoint) PageRead() bool { return e.source != nil && e.source.sample.Load() != nil }
 
-// Shown returns the time of the last successful scrape or response, or the zero time.
+// Shown returns the time of e's last successful scrape or response, whichever is later. The scrape
+// does not count if a later scrape failed. Shown returns the zero time without either.
 func (e *Endpoint) Shown() time.Time {
 	shown := e.load.Succeeded()
 	if src := e.source; src != nil && src.failures.Load() == 0 {
@@ -109,63 +113,68 @@ func (e *Endpoint) Shown() time.Time {
 
 // State is an endpoint's load at one moment.
 type State struct {
-	// Fresh is false without a scrape, after several failures in a row, or if the last scrape is
-	// too old. Then strategies must not use Queue, Running and KV.
+	// Fresh is false before the first scrape, after several failed scrapes in a row, or if the last
+	// scrape is too old. If Fresh is false, strategies must not use Queue, Running and KV.
 	Fresh bool `json:"fresh"`
-	// Idle means that scraping stopped because no pool of the endpoint had a pick for a while.
+	// Idle means that scrapes stopped, because the endpoint's pools had no pick for IdleAfter.
 	Idle bool `json:"idle,omitempty"`
-	// Proven means that a request succeeded since the endpoint became stale.
+	// Proven means that a request or probe succeeded after the last failed request, and after the
+	// endpoint's page last became stale.
 	Proven bool `json:"proven,omitempty"`
-	// Failing means that requests often fail. Trial means that a suspect endpoint may get one more
-	// request.
+	// Failing means that requests to the endpoint often fail, so the endpoint is suspect. Trial
+	// means that a suspect endpoint may get one more request, to test it.
 	Failing bool `json:"failing,omitempty"`
 	Trial   bool `json:"-"`
-	// Silent is why the endpoint is suspect although no request fails, or nil. Given counts the
-	// requests sent to it since it became suspect.
+	// Silent is set if the endpoint is suspect because it sends no tokens; otherwise nil. Given
+	// counts the requests that this process sent to it since.
 	Silent *Silence `json:"silent,omitempty"`
 	Given  int64    `json:"-"`
 
-	Queue   float64 `json:"queue"` // at the last scrape, like Running and KV
+	Queue   float64 `json:"queue"` // waiting requests at the last scrape; Running and KV are as old
 	Running float64 `json:"running"`
 	KV      float64 `json:"kvCache"` // usage, 0 to 1
-	// Adapters is nil if the last scrape shows no adapters.
+	// Adapters is nil if the last scraped page has no LoRA series.
 	Adapters *Adapters `json:"adapters,omitempty"`
-	// OthersQueue and OthersRunning are other clients' parts of Queue and Running.
+	// OthersQueue and OthersRunning are the estimated parts of Queue and Running that other clients
+	// sent, past Penstock.
 	OthersQueue   float64 `json:"othersQueue,omitempty"`
 	OthersRunning float64 `json:"othersRunning,omitempty"`
-	// InFlight includes peers' requests.
+	// InFlight counts requests in flight, including peers' requests.
 	InFlight int64 `json:"inFlight"`
-	// Unseen counts this process's requests since the last scrape began.
+	// Unseen counts the requests that this process sent since the last scrape began; Queue and
+	// Running may not include them.
 	Unseen int64 `json:"unseen"`
-	// UnseenElsewhere is the growth of peers' requests in flight since that scrape began.
+	// UnseenElsewhere is the growth of peers' requests in flight since the last scrape began.
 	UnseenElsewhere int64 `json:"-"`
 
-	// Unread is as in Share, for all processes.
+	// Unread and Confirmed are the sums over all processes of the fields in Share.
 	Unread    int64 `json:"unread,omitempty"`
 	Confirmed int64 `json:"-"`
 	// Reading is the estimated time, in seconds, until the server has read all prompts sent to it.
-	// While requests overlap, its errors add up; see Backlog.
+	// While requests overlap, its errors add up, so Backlog bounds it.
 	Reading float64 `json:"-"`
-	// Rate is the prefill rate in tokens a second, 0 if unknown. RateFrom is its source.
+	// Rate is the prefill rate in tokens a second, 0 if unknown. RateFrom is the source of Rate.
+	// Inferred is the inferred rate, if Rate is the reported rate.
 	Rate     float64    `json:"rate,omitempty"`
 	RateFrom RateSource `json:"rateFrom,omitempty"`
 	Inferred float64    `json:"inferredRate,omitempty"`
 	// Early means that the server sends first bytes before it reads prompts.
 	Early bool `json:"early,omitempty"`
-	// Hint is the rate that the first samples show, or 0. HintWeight is the number of samples,
-	// divided by the number that Rate requires.
+	// Hint is a rate from fewer samples than Rate requires; 0 without samples, or if Rate is known.
+	// HintWeight is the number of samples divided by the number that Rate requires.
 	Hint       float64 `json:"-"`
 	HintWeight float64 `json:"-"`
-	// Latency is nil until it is learned.
+	// Latency predicts the server's latency; nil before the first sample.
 	Latency *Latency `json:"-"`
-	// Prompt is the mean number of uncached tokens of recent requests, or 0.
+	// Prompt is the mean number of uncached tokens of recent prompts; 0 if unknown.
 	Prompt float64 `json:"-"`
 	// Evicts is prefix.Server.Evicts; 0 if unknown.
 	Evicts float64 `json:"-"`
 }
 
-// Backlog returns the estimated time, in seconds, until the server has read all prompts sent to it:
-// at most the time that it needs for the unread ones, at this rate in tokens a second.
+// Backlog returns the estimated time, in seconds, until the server has read all prompts sent to it.
+// rate is in tokens a second. The result is at most the time to read all Unread tokens at this
+// rate, and at least half the time to read the Confirmed tokens.
 func (s *State) Backlog(rate float64) float64 {
 	if s.Unread <= 0 || rate <= 0 {
 		return 0
@@ -176,7 +185,7 @@ func (s *State) Backlog(rate float64) float64 {
 // Moment is nanoseconds since the process started, by the monotonic clock.
 type Moment int64
 
-// At converts a time.
+// At converts a time to a Moment.
 func At(now time.Time) Moment { return Moment(now.Sub(processStart)) }
 
 // State returns e's load now.
@@ -231,15 +240,16 @@ func (e *Endpoint) ReadState(s *State, at Moment) {
 // Snapshot is one pool's endpoints at one time, sorted by address.
 type Snapshot struct {
 	Endpoints []Endpoint
-	// FirstUse is called at the first MarkUsed. Optional, set before the snapshot is used.
+	// The first MarkUsed calls FirstUse. FirstUse may be nil; set it before the first pick.
 	FirstUse func()
 
 	registry *Registry
 	slots    *Slots
-	used     atomic.Int64 // last time MarkUsed notified the scrapers, since processStart
+	used     atomic.Int64 // time of the last pick, since processStart, at most markEvery too early; 0 without a pick
 }
 
-// Used returns the time of the pool's last pick, at most markEvery too early; zero without a pick.
+// Used returns the time of the pool's last pick, at most markEvery too early; zero before the first
+// pick.
 func (s *Snapshot) Used() time.Time {
 	if at := s.used.Load(); at != 0 {
 		return processStart.Add(time.Duration(at))
@@ -247,7 +257,7 @@ func (s *Snapshot) Used() time.Time {
 	return time.Time{}
 }
 
-// Find returns the counters of an address, or nil.
+// Find returns the Load of an address; nil if the snapshot does not have the address.
 func (s *Snapshot) Find(addr netip.AddrPort) *Load {
 	i, ok := slices.BinarySearchFunc(s.Endpoints, addr,
 		func(e Endpoint, a netip.AddrPort) int { return e.Addr.Compare(a) })

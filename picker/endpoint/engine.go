@@ -11,7 +11,7 @@ import (
 // Engine is a model server's program, which determines the names of its metrics.
 type Engine string
 
-// Any other value counts as VLLM.
+// An Engine with another value counts as VLLM.
 const (
 	VLLM        Engine = "vllm"
 	SGLang      Engine = "sglang"
@@ -22,11 +22,11 @@ const (
 
 type dialect struct {
 	path                   string
-	port                   uint16 // 0 means the endpoint's port
+	port                   uint16 // port of the metrics page; 0 means the endpoint's port
 	queue, running         series
 	kv, kvOld              series
-	lora                   series // one line for each set of adapters, listed in labels
-	shape                  series // labels contain the KV cache's shape
+	lora                   series // one line for each set of LoRA adapters, whose names are in its labels
+	shape                  series // its labels sizeLabel and blocksLabel show the KV cache's size
 	sizeLabel, blocksLabel string
 	size, blocks           series
 	tokens                 series // the KV cache's size in tokens
@@ -48,7 +48,7 @@ var dialects = map[Engine]*dialect{
 		prefills: parseSeries("vllm:request_prefill_time_seconds_count"),
 		read:     parseSeries("vllm:prompt_tokens_total"), written: parseSeries("vllm:generation_tokens_total"),
 	},
-	// SGLang 0.5.11 replaced the KV cache's shape labels by numbers.
+	// SGLang before 0.5.11 has the KV cache's shape in labels, later versions in values.
 	SGLang: {
 		path: "/metrics", queue: parseSeries("sglang:num_queue_reqs"), running: parseSeries("sglang:num_running_reqs"),
 		kv:    parseSeries("sglang:token_usage"),
@@ -79,8 +79,8 @@ var dialects = map[Engine]*dialect{
 	},
 }
 
-// The engine that a server's labels name takes precedence over the pool's engine. The translator
-// reports unknown engines.
+// forServer returns m with the engine that a server's labels name. Without a known engine in the
+// labels, m keeps the pool's engine. The translator reports unknown engines.
 func (m Metrics) forServer(labels map[string]string) Metrics {
 	_, name := endpointpicker.EngineOf(labels)
 	e := Engine(name)

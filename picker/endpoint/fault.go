@@ -4,5 +4,6 @@ package endpoint
 
 import "net/http"
 
-// In builds with the tag faults, fault panics if a metrics page requests it.
+// With the build tag faults, fault panics if a response header of a metrics page requests it.
+// Without the tag, it does nothing.
 func fault(http.Header) {}

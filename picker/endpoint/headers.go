@@ -9,19 +9,20 @@ import (
 	"time"
 )
 
-// minHeadersLimit allows for a pause of a busy server. MaxHeadersLimit is for prompt lengths with
-// fewer than headersEnough samples.
+// minHeadersLimit is the shortest time that a stream waits for headers, so that a busy server may
+// pause. MaxHeadersLimit is the longest, and the limit for prompt lengths with fewer than
+// headersEnough samples.
 const (
 	minHeadersLimit = time.Second
 	MaxHeadersLimit = 20 * time.Second
 	headersEnough   = 100
-	// headersTimes is the limit divided by the 99th percentile of the times.
+	// The limit is headersTimes times the 99th percentile of the observed times to the headers.
 	headersTimes = 4
 )
 
 const (
-	// A server is known to send headers before it reads the prompt if, in most of at least
-	// headersSeen recent responses, the headers precede the body by at least headersGap.
+	// A server sends headers before it reads the prompt if, in most of at least headersSeen recent
+	// responses, the headers precede the body by at least headersGap.
 	headersGap  = 10 * time.Millisecond
 	headersSeen = 20
 
@@ -33,11 +34,12 @@ const (
 	shortestStep = time.Millisecond
 )
 
-// HeaderLimits holds what a process learned about a server's headers.
+// HeaderLimits holds the times within which a server is expected to send a response's headers, as a
+// process learned them.
 type HeaderLimits struct {
 	// First means that the server sends headers before it reads the prompt.
 	First bool
-	// Of is the limit for each prompt class; 0 if too few responses were seen.
+	// Of is the limit for each prompt class (lengthClass); 0 if too few responses were seen.
 	Of [lengths]time.Duration
 }
 
@@ -54,7 +56,7 @@ type headers struct {
 	limits atomic.Pointer[HeaderLimits]
 
 	mu          sync.Mutex
-	seen, first float64 // number of responses, and number with clearly early headers; both decay
+	seen, first float64 // number of responses, and number whose headers precede the body by headersGap; both decay
 	kept        [lengths]lastHeaders
 	longer      [lengths]headersTook // element i is for prompts of class i or longer
 }
@@ -108,7 +110,7 @@ func (h *headers) add(tokens int, took, gap time.Duration) (changed bool) {
 	return true
 }
 
-// h.mu is held.
+// The caller holds h.mu.
 func (h *headers) keep(class int, step uint8) {
 	kept := &h.kept[class]
 	place := &kept.ring[kept.count%headersKept]
@@ -136,8 +138,9 @@ func (t *headersTook) limit() time.Duration {
 	return min(max(headersTimes*stepEnds(step), minHeadersLimit), MaxHeadersLimit)
 }
 
-// HeadersLimit returns how long a stream waits for the server's headers before the gateway tries
-// another server; 0 unless the server is known to send headers before it reads the prompt.
+// HeadersLimit returns how long the gateway waits for the headers of a streamed response before it
+// tries another server. tokens is the prompt's length. The result is 0, which means no limit,
+// unless the server is known to send headers before it reads the prompt.
 func (l *Load) HeadersLimit(tokens int) time.Duration {
 	own, elsewhere := l.headerLimits(), l.headersElsewhere.Load()
 	if own == nil {
@@ -160,9 +163,9 @@ func (l *Load) headerLimits() *HeaderLimits {
 	return nil
 }
 
-// Answered records the times of the response's headers and of its body's first byte, since the
-// server got the request. Call it before Begun. Only the first call for a request counts, and only
-// if the picked server streams the response.
+// Answered records when the response's headers and its body's first byte arrived. Both times count
+// from when the server got the request. Call Answered before Begun. Only the first call for a
+// request counts, and only if the picked server streams the response.
 func (lease *Lease) Answered(headersAfter, first time.Duration) {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
@@ -171,7 +174,7 @@ func (lease *Lease) Answered(headersAfter, first time.Duration) {
 	}
 	gap := max(first-headersAfter, 0)
 	if lease.work.Early {
-		gap = -1 // the first byte belongs to an event, which comes with the headers
+		gap = -1 // the first byte is an event that the server sends with the headers, so the gap shows nothing
 	}
 	at := lease.load
 	learned := at.headers.Load()
@@ -185,15 +188,17 @@ func (lease *Lease) Answered(headersAfter, first time.Duration) {
 	}
 }
 
-// LimitHeaders records the time without headers after which the gateway tries another server, or 0.
+// LimitHeaders records how long the gateway waits for headers before it tries another server; 0
+// means no limit.
 func (lease *Lease) LimitHeaders(limit time.Duration) {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
 	lease.headersLimit = limit
 }
 
-// Exceeds reports whether the time to the headers reached the limit; later calls return false.
-// passed means that another server sent the headers.
+// Exceeds reports whether after, the time to the headers, reached the limit that LimitHeaders
+// recorded. It clears the limit, so later calls return false. passed means that another server sent
+// the headers.
 func (lease *Lease) Exceeds(after time.Duration, passed bool) bool {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
@@ -203,7 +208,7 @@ func (lease *Lease) Exceeds(after time.Duration, passed bool) bool {
 	return exceeds
 }
 
-// Frozen reports whether the picked server exceeded its limit and another server responded.
+// Frozen reports whether the picked server exceeded the headers limit and another server responded.
 func (lease *Lease) Frozen() bool {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()

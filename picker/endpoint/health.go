@@ -6,16 +6,16 @@ import (
 )
 
 const (
-	// A failed request adds the number failed to a server's score; a successful request lowers the
-	// score by 1. A server is suspect if its score is at least the number failing: after three
-	// failures in a row, or if more than one request in three fails.
+	// A failed request adds `failed` to a server's score; a successful request lowers the score by
+	// 1. A server is suspect while its score is at least `failing`: after three failures in a row,
+	// or if more than one request in three fails.
 	failed, failing = 2, 6
-	// The first trial comes firstTrial after the last failure. Each failed trial doubles the pause,
-	// up to lastTrial.
+	// A trial is one request to a suspect server, to test it. The first trial may start firstTrial
+	// after the last failure. Each failed trial doubles the pause before the next, up to lastTrial.
 	firstTrial, lastTrial = time.Second, 30 * time.Second
 )
 
-// String describes the failure.
+// String describes f to users.
 func (f *Failure) String() string {
 	return "its requests fail, the last one at " + f.At.UTC().Format(time.RFC3339) + " (" + f.Why + ")"
 }
@@ -23,7 +23,7 @@ func (f *Failure) String() string {
 type health struct {
 	score  atomic.Int32
 	trials atomic.Int32
-	next   atomic.Int64 // time since processStart; valid only while failing
+	next   atomic.Int64 // next trial, in ns since processStart; valid only while suspect
 	trial  atomic.Bool
 	proven atomic.Bool
 	good   atomic.Int64
@@ -33,7 +33,7 @@ type health struct {
 // Failure is a request that a server did not serve.
 type Failure struct {
 	At  time.Time `json:"at"`
-	Why string    `json:"why"` // in a few words
+	Why string    `json:"why"` // the cause, in a few words
 }
 
 func (h *health) succeed(now int64) {
@@ -74,13 +74,13 @@ func (h *health) failing(now int64) (yes, trial bool) {
 	return true, now >= h.next.Load() && !h.trial.Load()
 }
 
-// Failing reports whether requests often fail, so that the server is suspect.
+// Failing reports whether the server is suspect at a moment because its requests often fail.
 func (l *Load) Failing(at Moment) bool {
 	failing, _ := l.health.failing(int64(at))
 	return failing
 }
 
-// LastFailure returns the last failure, or the zero value.
+// LastFailure returns the last failed request; the zero Failure if no request failed.
 func (l *Load) LastFailure() Failure {
 	if last := l.health.last.Load(); last != nil {
 		return *last
@@ -88,7 +88,7 @@ func (l *Load) LastFailure() Failure {
 	return Failure{}
 }
 
-// Succeeded returns the time of the last successful response, or zero.
+// Succeeded returns the time of the last successful response; the zero time without one.
 func (l *Load) Succeeded() time.Time {
 	if at := l.health.good.Load(); at != 0 {
 		return processStart.Add(time.Duration(at))
@@ -96,10 +96,11 @@ func (l *Load) Succeeded() time.Time {
 	return time.Time{}
 }
 
-// Revived records that a dead server answers a probe again.
+// Revived records that a server whose health check failed answers a probe again.
 func (l *Load) Revived() { l.health.works() }
 
-// Died makes a dead server suspect until a request succeeds.
+// Died records that the server's health check fails: the server is suspect until a request or probe
+// succeeds.
 func (l *Load) Died(now time.Time) {
 	for l.health.score.Load() < failing {
 		l.health.fail("its /health fails", sinceStart(now))

@@ -7,39 +7,42 @@ import (
 )
 
 const (
-	// A prediction has a constant term and a term for each of the Features. The time after the
-	// first byte has two more terms: the further tokens, and the further tokens times the requests
-	// in flight.
+	// A prediction sums up a constant term and a term for each of the three Features. The
+	// prediction of the time after the first byte has two more terms: the number of further tokens,
+	// and this number times the requests in flight.
 	terms     = 4
 	restTerms = 6
 )
 
 const (
-	// decay is the quotient of the weights of two successive samples, so about the last 50 samples
-	// count.
+	// Each new sample multiplies the weight of all earlier samples by decay, so that about the last
+	// 50 samples count.
 	decay = 0.98
-	// maxCounted bounds the tokens in a sample, and maxRequests the requests: clients and servers
-	// send these numbers.
+	// maxCounted bounds the number of tokens in a sample; maxRequests bounds the numbers of
+	// requests. Clients and servers determine these numbers.
 	maxCounted  = 1 << 20
 	maxRequests = 1 << 14
-	// maxLatency bounds a sample, in seconds: a hanging request must not outweigh all others.
+	// maxLatency bounds the time in a sample, in seconds: a request that hangs must not outweigh
+	// all others.
 	maxLatency = 120
 )
 
-// priorFirst and priorRest are in seconds for each term; a step takes 20 ms. scales has the usual
-// sizes of the terms.
+// priorFirst and priorRest are the coefficients of the terms before the first sample, in seconds
+// per unit of a term. They assume that a step of the engine takes 20 ms. scales holds a typical
+// value of each term.
 var (
 	priorFirst = [restTerms]float64{0.02, 1, 0.05, 0.0005}
 	priorRest  = [restTerms]float64{4: 0.02, 5: 0.0005}
 	scales     = [restTerms]float64{1, 0.5, 4, 16, 100, 1600}
-	// confidence is the prior's weight, in samples. It is low for tokens, so that ambiguous time is
-	// attributed to tokens.
+	// confidence is the weight of each prior coefficient, in samples. The weight is low for the
+	// terms of further tokens: if a sample does not show which term took the time, these terms
+	// change most.
 	confidence = [restTerms]float64{4, 4, 4, 4, 0.02, 0.02}
 )
 
-// Features are the figures at a pick that predict a server's latency.
+// Features are the figures of a server, at the time of a pick, from which Latency predicts.
 type Features struct {
-	Prefill  float64 // seconds to read the earlier prompts and this one
+	Prefill  float64 // seconds to read the prompts before this one, and this one
 	Queue    float64 // waiting requests
 	InFlight float64
 }
@@ -48,7 +51,8 @@ func (f *Features) terms() [terms]float64 {
 	return [terms]float64{1, min(f.Prefill, maxLatency), min(f.Queue, maxRequests), min(f.InFlight, maxRequests)}
 }
 
-// Latency predicts a server's latency. It is immutable; nil predicts by the priors.
+// Latency predicts a server's latency. It is immutable. A nil Latency uses the coefficients that
+// apply before the first sample.
 type Latency struct{ ttft, tpot [terms]float64 }
 
 var unlearned = predictor(&priorFirst, &priorRest, false)
@@ -79,16 +83,17 @@ func dot(a, b *[terms]float64) (sum float64) {
 	return sum
 }
 
-// One linear regression fits the time to the first byte, another fits the time after the first
-// byte. Older samples count less. If a server sends early events, the terms of the second
-// regression that do not depend on further tokens count for the time to the first token.
+// latency learns a server's Latency. The regression first fits the time to the first byte; the
+// regression rest fits the time after the first byte. Older samples count less. If a server sends
+// its first byte before it reads the prompt, the terms of rest that do not depend on further tokens
+// are added to the time to the first token.
 type latency struct {
 	current atomic.Pointer[Latency]
 	lesson  atomic.Int64
 
 	mu          sync.Mutex
 	first, rest regression
-	early       float64 // share of responses whose first byte came too early for the prompt to have been read
+	early       float64 // share of responses whose first byte came before the prompt can have been read
 }
 
 func (l *Load) learner() *latency {
@@ -113,7 +118,7 @@ func (f *Features) row(more float64) [restTerms]float64 {
 	return row
 }
 
-// mu is held.
+// The caller holds mu.
 func (l *latency) sendsEarly() bool { return l.early > l.first.count*(1-decay)/2 }
 
 func (l *latency) sentFirst(f *Features, after time.Duration, again bool) {
@@ -140,10 +145,10 @@ func (l *latency) sentRest(f *Features, took time.Duration, tokens int64, again 
 	l.learn(&l.rest, row, took)
 }
 
-// mu is held.
+// The caller holds mu.
 func (l *latency) learn(r *regression, row [restTerms]float64, took time.Duration) {
 	y, weight := min(took.Seconds(), maxLatency), 1.0
-	if r == &l.rest { // longer responses have larger errors
+	if r == &l.rest { // a longer response counts less, because its error is larger
 		weight = 1 / ((0.1 + y) * (0.1 + y))
 	}
 	r.add(row, y, weight)
@@ -154,7 +159,7 @@ func (l *latency) learn(r *regression, row [restTerms]float64, took time.Duratio
 type regression struct {
 	prior         *[restTerms]float64
 	a             [restTerms][restTerms]float64 // sums of products of each pair of terms
-	b             [restTerms]float64            // sums of products of each term with the result
+	b             [restTerms]float64            // sums of products of each term with the measured time
 	count, weight float64
 }
 
@@ -168,7 +173,8 @@ func (r *regression) add(x [restTerms]float64, y, weight float64) {
 	}
 }
 
-// No coefficient is negative: more work does not take less time.
+// solve returns the coefficients. It raises negative coefficients to 0: more work does not take
+// less time.
 func (r *regression) solve() (w [restTerms]float64) {
 	a, b := r.a, r.b
 	mean := 1.0

@@ -16,13 +16,14 @@ import (
 const leaseShards = 64
 
 const (
-	// maxID bounds the ID of an adopted lease, in bytes: another process wrote the ID.
+	// maxID bounds the ID of an adopted lease, in bytes, because another process created the ID.
 	maxID = 64
 	// A lease can expire although its request continues, for example when its Envoy had no CPU for
-	// seconds. A renewal within resumable resumes the lease.
+	// seconds. A renewal within resumable after the expiry resumes the lease.
 	resumable  = time.Minute
 	maxExpired = 1 << 16
-	// MaxOpen bounds a Gateway's open leases: a client with the Gateway's key may open any number.
+	// MaxOpen bounds a Gateway's open leases: without the bound, a client with the Gateway's key
+	// could open any number.
 	MaxOpen = 1 << 16
 )
 
@@ -38,14 +39,14 @@ type Leases struct {
 	mu      sync.Mutex
 	adopted map[string]*Lease
 	expired map[uint64]expired
-	forget  []forget // expired leases, oldest first, including resumed ones
+	forget  []forget // expired leases, oldest first; may include leases that were resumed since
 	ledgers sync.Map
 }
 
-// Holder identifies the Gateway and the pool of a lease's pick. Other Gateways cannot change the
-// lease.
+// Holder identifies the Gateway and the pool for which a lease was opened. No other Gateway can
+// change the lease.
 type Holder struct {
-	Gateway string // "" if picker calls need no key
+	Gateway string // "" if calls to the picker need no key
 	Pool    string // text of the pool's ID
 }
 
@@ -67,32 +68,33 @@ type shard struct {
 	due  agenda
 }
 
-// Lease is one request in flight at an endpoint. Open, Find, Resume and Adopt return a lease for
-// use until Done. The memory of a released lease is reused after the last Done.
+// Lease is one request in flight at an endpoint. Open, Find, Resume and Adopt return a lease that
+// the caller may use until it calls Done. After Release and the last Done, the memory is reused.
 type Lease struct {
-	// References: one of the table until Release, and one of each user until Done.
+	// uses counts references: the table of leases has one until Release, and each user has one
+	// until Done.
 	uses    atomic.Int32
 	id      uint64
-	adopted string // the ID, if another process opened the lease
+	adopted string // the lease's ID if another process opened it, otherwise ""
 	holder  Holder
 	ledger  *ledger
 	leases  *Leases
 	picked  *Load
 	work    Work
-	reached int64        // time of sending or of the first byte, since processStart
-	renewed atomic.Int64 // in nanoseconds since processStart; untilEnd if it never expires
+	reached int64        // time of sending or, once known, of the first token, since processStart
+	renewed atomic.Int64 // last renewal, in ns since processStart; untilEnd means no expiry
 
 	mu     sync.Mutex
 	load   *Load // nil after Release
 	prompt promptState
-	begun  bool          // the first token, or an event before the first token, was seen
+	begun  bool          // the response's first token, or an earlier event, has arrived
 	first  time.Duration // time of that token or event, or 0
 	ahead  int64
 	trial  bool
 	tag    Tag
-	parts  []*Lease // leases at other servers, which end with the first token
+	parts  []*Lease // leases of the request at other servers; they end with the first token
 	onEnd  func()
-	front  *Load // address that passes requests on to the picked endpoint, or nil
+	front  *Load // address that forwards requests to the picked endpoint; may be nil
 	sent   int64
 	shown  int64 // time of the last report, since processStart
 	bytes  int64 // size of the response at the last report
@@ -104,8 +106,8 @@ type Lease struct {
 
 const untilEnd = math.MinInt64
 
-// NewLeases returns an empty Leases. owner is this process's part of lease IDs, without a dot. A
-// lease expires when timeout has passed since its last renewal.
+// NewLeases returns an empty Leases. owner is the first part of the IDs of this process's leases;
+// it contains no dot. A lease expires when timeout has passed since its last renewal.
 func NewLeases(owner string, timeout time.Duration) *Leases {
 	l := &Leases{owner: owner, timeout: timeout, first: make(chan struct{}, 1), adopted: map[string]*Lease{},
 		expired: map[uint64]expired{}}
@@ -115,7 +117,7 @@ func NewLeases(owner string, timeout time.Duration) *Leases {
 	return l
 }
 
-// Owner returns the first part of this process's lease IDs.
+// Owner returns the name of this process in lease IDs.
 func (l *Leases) Owner() string { return l.owner }
 
 func (l *Leases) ledger(gateway string) *ledger {
@@ -126,11 +128,12 @@ func (l *Leases) ledger(gateway string) *ledger {
 	return found.(*ledger)
 }
 
-// Bounded reports whether a Gateway has MaxOpen leases.
+// Bounded reports whether a Gateway has MaxOpen leases and so must not open another.
 func (l *Leases) Bounded(gateway string) bool { return l.ledger(gateway).open.Load() >= MaxOpen }
 
-// Open counts a request and its work at e. It returns nil if limit requests are in flight at e (0
-// means no limit), or if w is a trial and another trial is in flight.
+// Open opens a lease for a request to e, and adds the request and its work w to e's load. It
+// returns nil if limit requests are in flight at e (0 means no limit), or if w is a trial and
+// another trial at e is in flight.
 func (l *Leases) Open(e *Endpoint, h Holder, w Work, limit int64, now time.Time) *Lease {
 	if w.Trial && !e.load.health.trial.CompareAndSwap(false, true) {
 		return nil
@@ -174,15 +177,16 @@ func (l *Leases) insert(lease *Lease, at *Load, now time.Time) *Lease {
 	return lease
 }
 
-// OpenAt counts a request that this process did not pick. Release calls onEnd, which must not
-// block.
+// OpenAt opens a lease for a request whose endpoint another picker chooses, for example in another
+// cluster. Release calls onEnd, which must not block.
 func (l *Leases) OpenAt(at *Load, h Holder, onEnd func(), now time.Time) *Lease {
 	at.start(0)
 	return l.insert(&Lease{id: l.next.Add(1), leases: l, holder: h, onEnd: onEnd}, at, now)
 }
 
-// Resume reopens an expired lease that this process issued to gateway, or returns nil. The
-// parameter at returns the counters of the address that serves the pool's request, or nil.
+// Resume reopens an expired lease that this process issued to gateway. It returns nil without such
+// a lease, if at returns nil, or if gateway has MaxOpen leases. at returns the Load of the address
+// that serves the request of a pool, or nil.
 func (l *Leases) Resume(id, gateway string, at func(pool string) *Load, now time.Time) *Lease {
 	number, ok := l.number(id)
 	if !ok {
@@ -199,7 +203,7 @@ func (l *Leases) Resume(id, gateway string, at func(pool string) *Load, now time
 		return nil
 	}
 	l.mu.Lock()
-	_, ok = l.expired[number] // another report may have resumed the lease meanwhile
+	_, ok = l.expired[number] // a concurrent Resume may have resumed the lease
 	delete(l.expired, number)
 	l.mu.Unlock()
 	if !ok {
@@ -209,8 +213,8 @@ func (l *Leases) Resume(id, gateway string, at func(pool string) *Load, now time
 	return l.insert(&Lease{id: number, leases: l, holder: old.holder}, load, now)
 }
 
-// Adopt counts a request that an ended process picked for. If a lease with the ID exists, it
-// returns this lease. It returns nil if the ID is invalid or the Gateway has MaxOpen leases.
+// Adopt opens a lease for a request whose picker process has ended, or returns the adopted lease
+// with this ID. It returns nil if the ID is invalid or the Gateway has MaxOpen leases.
 func (l *Leases) Adopt(id string, h Holder, at *Load, now time.Time) *Lease {
 	if Owner(id) == "" || len(id) > maxID || l.Bounded(h.Gateway) {
 		return nil
@@ -254,10 +258,11 @@ func (lease *Lease) Done() {
 	unused.Put(lease)
 }
 
-// Number identifies the lease within its process; 0 if adopted.
+// Number returns the number that identifies the lease within its process; 0 if the lease is
+// adopted.
 func (lease *Lease) Number() uint64 { return lease.id }
 
-// ID returns the lease's name in access logs.
+// ID returns the lease's identifier in access logs.
 func (lease *Lease) ID() string {
 	if lease.adopted != "" {
 		return lease.adopted
@@ -265,7 +270,7 @@ func (lease *Lease) ID() string {
 	return lease.leases.owner + "." + strconv.FormatUint(lease.id, 36)
 }
 
-// Owner returns the owner part of an ID; "" for other text.
+// Owner returns the owner part of a lease ID, up to the first dot; "" if id is not a lease ID.
 func Owner(id string) string {
 	owner, number, _ := strings.Cut(id, ".")
 	if number == "" {
@@ -302,7 +307,7 @@ func (l *Leases) Find(id string) *Lease {
 	return shard.open[number].use()
 }
 
-// The lock of the lease's table is held.
+// use adds a user to a lease, which may be nil. The lock of the lease's table is held.
 func (lease *Lease) use() *Lease {
 	if lease != nil {
 		lease.uses.Add(1)
@@ -310,35 +315,35 @@ func (lease *Lease) use() *Lease {
 	return lease
 }
 
-// Renew restarts the timeout.
+// Renew restarts the lease's timeout at now.
 func (lease *Lease) Renew(now time.Time) {
 	if lease.renewed.Load() != untilEnd {
 		lease.renewed.Store(sinceStart(now))
 	}
 }
 
-// KeepUntilEnd makes the lease live until Release.
+// KeepUntilEnd makes the lease never expire: only Release ends it.
 func (lease *Lease) KeepUntilEnd() { lease.renewed.Store(untilEnd) }
 
 // Holder returns the Gateway and the pool that the lease was opened for.
 func (lease *Lease) Holder() Holder { return lease.holder }
 
-// Tag is data that the opener keeps with a lease.
+// Tag is data about the request that the opener of a lease stores with the lease.
 type Tag struct {
 	Number         uint64 // chosen by the opener; 0 for none
 	Model          string // model that the request names; "" if unknown
-	Asks           string // model sent to the server, if a 404 may be about it
+	Asks           string // model name sent to the server, if a 404 may mean that the server does not have this model
 	Early          bool   // the response's first byte is not its first token
-	Tokens, Cached int    // tokens of the prompt, and how many of them are cached
+	Tokens, Cached int    // tokens of the prompt, and how many of them the server has cached
 	// Line is the request's line in the recording; may be nil.
 	Line *recording.Line
 	// Charge is the request's charge at a cluster of an import; may be nil.
 	Charge Charge
-	// Unread is the request's prompt until TakeUnread; may be nil.
+	// Unread is the request's prompt until TakeUnread removes it; may be nil.
 	Unread *Unread
 }
 
-// Charge follows a request by its access log entries.
+// Charge receives the access log entries of a request.
 type Charge interface{ Follow(accesslog.Entry) }
 
 // SetTag stores a tag.
@@ -355,7 +360,7 @@ func (lease *Lease) Tag() Tag {
 	return lease.tag
 }
 
-// TakeUnread returns the tag's prompt once; nil if the prompt is read or the request has ended.
+// TakeUnread removes Unread from the tag and returns it; nil if the tag has none.
 func (lease *Lease) TakeUnread() *Unread {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
@@ -364,10 +369,12 @@ func (lease *Lease) TakeUnread() *Unread {
 	return unread
 }
 
-// Picked returns the counters of the picked endpoint; nil if the lease was adopted or resumed.
+// Picked returns the Load of the endpoint that this process picked; nil if the lease was adopted or
+// resumed.
 func (lease *Lease) Picked() *Load { return lease.picked }
 
-// Release ends the lease. It returns false if the lease was already released.
+// Release ends the lease and removes the request from the server's load. It returns false if the
+// lease was already released.
 func (lease *Lease) Release() bool {
 	lease.mu.Lock()
 	load := lease.load
@@ -405,7 +412,8 @@ func (lease *Lease) Release() bool {
 	return true
 }
 
-// MoveTo moves the request to the endpoint that serves it, such as after a retry.
+// MoveTo moves the request to the load of another endpoint, for example after the gateway retried
+// the request there.
 func (lease *Lease) MoveTo(to *Load, now time.Time) {
 	lease.mu.Lock()
 	from := lease.load
@@ -434,7 +442,7 @@ func (l *Leases) Len() int { return int(l.open.Load()) }
 
 func (l *Leases) tick() time.Duration { return max(l.timeout/(agendaPages/2), time.Millisecond) }
 
-// Run expires leases until ctx ends.
+// Run releases leases whose timeout has passed, until ctx ends.
 func (l *Leases) Run(ctx context.Context) error {
 	tick := time.NewTicker(l.tick())
 	defer tick.Stop()
@@ -486,7 +494,7 @@ func (l *Leases) expire(now time.Duration) {
 		add(lease)
 	}
 	for len(l.forget) > 0 && now-l.forget[0].at >= resumable {
-		if f := l.forget[0]; l.expired[f.id].at == f.at { // otherwise the lease was resumed and has expired again
+		if f := l.forget[0]; l.expired[f.id].at == f.at { // if not equal, the lease was resumed and has expired again
 			delete(l.expired, f.id)
 		}
 		l.forget = l.forget[1:]

@@ -9,12 +9,12 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// Load accounts for the requests to one address. Snapshots share it.
+// Load accounts for the requests to one address. All Snapshots with this address share the Load.
 type Load struct {
 	// Every pick reads these fields, in two cache lines.
 	inFlight         atomic.Int64
 	elsewhere        atomic.Int64
-	sent             atomic.Uint64 // number of picks
+	sent             atomic.Uint64 // number of picks so far
 	health           health
 	prefill          prefill
 	adapters         recentAdapters
@@ -29,18 +29,18 @@ type Load struct {
 	registry *Registry
 	served   atomic.Uint64
 	failed   atomic.Uint64
-	waited   atomic.Int64 // nanoseconds to the first byte of served requests
+	waited   atomic.Int64 // sum of the times to the first byte of served requests, in nanoseconds
 
-	limited    atomic.Pointer[[]*Slots] // replaced under Registry.mu, like sources
+	limited    atomic.Pointer[[]*Slots] // limited and sources are replaced under Registry.mu
 	sources    atomic.Pointer[[]*source]
-	dirty      atomic.Bool // the count must be published
+	dirty      atomic.Bool // the Count of this address must be published
 	newHeaders atomic.Bool
 	gone       atomic.Bool
 
 	refs int // guarded by Registry.mu
 }
 
-// Registry.mu is held.
+// The caller holds Registry.mu.
 func (l *Load) setSources(change func([]*source) []*source) {
 	var next []*source
 	if old := l.sources.Load(); old != nil {
@@ -50,20 +50,20 @@ func (l *Load) setSources(change func([]*source) []*source) {
 	l.sources.Store(&next)
 }
 
-// Load returns the counters of e's address.
+// Load returns the Load of e's address.
 func (e *Endpoint) Load() *Load { return e.load }
 
-// Prefixes returns the prompt prefixes that the server has cached, or nil.
+// Prefixes returns the prompt prefixes that the server has cached; nil if they are not tracked.
 func (l *Load) Prefixes() *prefix.Server { return l.prefixes }
 
 // InFlight returns this process's number of requests in flight.
 func (l *Load) InFlight() int64 { return l.inFlight.Load() }
 
-// Total returns all processes' number of requests in flight, as far as known.
+// Total returns the number of requests in flight of this process and its peers.
 func (l *Load) Total() int64 { return l.inFlight.Load() + l.elsewhere.Load() }
 
-// start returns false if limit requests are in flight, including peers' requests. A limit of 0 or
-// less means no limit.
+// start adds a request in flight. It returns false, and adds none, if limit requests are in flight,
+// including peers' requests. A limit of 0 or less means no limit.
 func (l *Load) start(limit int64) bool {
 	if limit > 0 {
 		for {
@@ -104,17 +104,17 @@ func (l *Load) Record(firstByte time.Duration, now time.Time) {
 	l.waited.Add(int64(firstByte))
 }
 
-// RecordFailed counts a request that the server did not serve. why is a few words.
+// RecordFailed counts a request that the server did not serve. why gives the reason in a few words.
 func (l *Load) RecordFailed(why string, now time.Time) {
 	l.failed.Add(1)
 	l.health.fail(why, sinceStart(now))
 }
 
-// RecordCanceled counts a request that its client canceled before a response. This does not affect
-// the server's health.
+// RecordCanceled counts a request as failed that its client canceled before a response. The
+// server's health stays the same.
 func (l *Load) RecordCanceled() { l.failed.Add(1) }
 
-// Works records that the server began a successful response.
+// Works records that the server began a successful response, for the server's health.
 func (l *Load) Works() { l.health.succeed(sinceStart(time.Now())) }
 
 // Totals returns the numbers of served and failed requests, and the total time to the first byte of

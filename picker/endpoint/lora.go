@@ -7,22 +7,23 @@ import (
 	"strings"
 )
 
-// Adapters are a model server's LoRA adapters by its metrics page. They are immutable.
+// Adapters holds the LoRA adapters that a model server's metrics page lists. It is immutable.
 type Adapters struct {
 	Running []string `json:"running,omitempty"` // adapters with running requests
 	Waiting []string `json:"waiting,omitempty"` // adapters whose requests all wait
-	Max     int      `json:"max"`               // 0 if unknown
+	Max     int      `json:"max"`               // maximum number of loaded adapters; 0 if unknown
 }
 
-// Has reports whether the server has loaded an adapter, or is about to.
+// Has reports whether the adapter has running or waiting requests, so that the server has loaded it
+// or will load it soon.
 func (a *Adapters) Has(model string) bool {
 	return a != nil && (slices.Contains(a.Running, model) || slices.Contains(a.Waiting, model))
 }
 
-// Runs reports whether requests for the adapter run.
+// Runs reports whether the server is running requests for the adapter.
 func (a *Adapters) Runs(model string) bool { return a != nil && slices.Contains(a.Running, model) }
 
-// Free reports whether the server can load another adapter at once.
+// Free reports whether the server can load another adapter without unloading one.
 func (a *Adapters) Free() bool { return a != nil && len(a.Running)+len(a.Waiting) < a.Max }
 
 type loraReader struct {

@@ -14,27 +14,29 @@ const setNames = "set picker.metrics in a PoolPolicy, or the label llm-d.ai/engi
 
 var errNoSeries = errors.New("the page has none of the series that are read: " + setNames)
 
-// Reading holds the values of one metrics page. Series with the same name are added up; of several
-// KV caches the fullest counts.
+// Reading holds the values of one metrics page. If a page has several series with one name, their
+// values are added up; KV is the largest of their values.
 type Reading struct {
 	Queue, Running, KV float64
-	Adapters           *Adapters // nil if the page has none
+	Adapters           *Adapters // nil if the page has no LoRA series
 	CacheTokens        int       // size of the KV cache in tokens; 0 if unknown
-	// PrefillTokens and PrefillSeconds count the prompt tokens computed since the server's start,
-	// and the time for them; 0 if unknown.
+	// PrefillTokens counts the prompt tokens that the server computed since its start;
+	// PrefillSeconds is the time that this took. Both are 0 if unknown.
 	PrefillTokens  float64 `json:",omitempty"`
 	PrefillSeconds float64 `json:",omitempty"`
 	Prefills       float64 `json:",omitempty"` // number of prompts whose time is in PrefillSeconds
-	// Tokens counts the tokens of prompts and responses since the server's start, if CountsTokens.
+	// Tokens counts the tokens of prompts and responses since the server's start. It is valid only
+	// if CountsTokens is true.
 	Tokens       float64 `json:",omitempty"`
 	CountsTokens bool    `json:",omitempty"`
-	// Problem describes ignored and missing series, in at most maxProblem bytes.
+	// Problem names the series that were ignored or missing, in at most maxProblem bytes; "" for
+	// none.
 	Problem string `json:",omitempty"`
 }
 
-// parsePage fails without the queue's series, or if the queue, the running requests or the KV cache
-// usage is invalid: with zeros instead, a broken server would look idle. It skips lines longer than
-// page's buffer.
+// parsePage reads a metrics page. It returns an error if the page has no series for the queue, or
+// if a value of the queue, the running requests or the KV cache usage is invalid. With 0 instead of
+// an error, a broken server would look idle. Lines longer than page's buffer are skipped.
 func parsePage(page *bufio.Reader, d *dialect) (Reading, error) {
 	p := pageParser{d: d}
 	for {
@@ -92,7 +94,7 @@ func (p *pageParser) sample(line []byte) {
 	case d.read.matches(line), d.written.matches(line):
 		v, ok := p.value(line)
 		p.Tokens, p.CountsTokens = p.Tokens+v, p.CountsTokens || ok
-		if d.computed.matches(line) { // llama.cpp has one series for the fields computed and read
+		if d.computed.matches(line) { // llama.cpp has one series for both d.computed and d.read
 			p.PrefillTokens += v
 		}
 	case d.computed.matches(line):
@@ -145,7 +147,8 @@ func (r *Reading) value(line []byte) (float64, bool) {
 	return 0, false
 }
 
-// A value may exceed its maximum by the factor slack: blocks are counted twice for a moment.
+// A value may exceed its maximum by the factor slack, because a server can count KV cache blocks
+// twice for a moment.
 const slack = 1.1
 
 func sampleValue(most float64, line []byte) (v float64, problem string) {
@@ -192,7 +195,7 @@ func endOfLabels(b []byte) int {
 	return -1
 }
 
-// These limits are far above the values of real servers.
+// These limits of a KV cache's shape are far above the values of real servers.
 const (
 	maxBlock  = 1 << 16
 	maxBlocks = 1 << 30

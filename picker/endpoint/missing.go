@@ -23,7 +23,7 @@ func (d *dialect) missing(has shown) string {
 	return "the page has no series " + strings.Join(names, ", ") + ", which " + count + " as 0: " + setNames
 }
 
-// String returns s in PoolPolicy syntax.
+// String returns s in a PoolPolicy's syntax: NAME or NAME{LABEL=VALUE}.
 func (s *series) String() string {
 	if len(s.labels) == 0 {
 		return s.name

@@ -13,8 +13,9 @@ import (
 	"github.com/penstock-project/penstock/picker/socket"
 )
 
-// pageConn reads one metrics page repeatedly over HTTP/1.1 without TLS, in the caller's goroutine.
-// A net/http.Transport, with its goroutines, costs 50 % more CPU.
+// pageConn reads one metrics page repeatedly over a kept HTTP/1.1 connection without TLS, in the
+// caller's goroutine. With the goroutines of a net/http.Transport, reading takes 50 % more CPU
+// time.
 type pageConn struct {
 	invalid error
 	address string
@@ -42,14 +43,14 @@ func (c *pageConn) read(ctx context.Context, deadline time.Time, f func(*http.Re
 	if c.invalid != nil {
 		return c.invalid
 	}
-	if err := ctx.Err(); err != nil { // the ended context is about to close the connection
+	if err := ctx.Err(); err != nil { // the context's AfterFunc is about to close the connection
 		c.Close()
 		return err
 	}
 	kept := c.conn != nil
 	response, err := c.ask(ctx, deadline)
 	if err != nil && kept && ctx.Err() == nil && time.Now().Before(deadline) {
-		response, err = c.ask(ctx, deadline) // the server had closed the connection
+		response, err = c.ask(ctx, deadline) // try once more: the server may have closed the kept connection
 	}
 	if err != nil {
 		return err
@@ -95,7 +96,7 @@ func (c *pageConn) ask(ctx context.Context, deadline time.Time) (*http.Response,
 	return response, nil
 }
 
-// Close closes the connection, if there is one.
+// Close closes the connection, if one is open.
 func (c *pageConn) Close() {
 	if c.conn != nil {
 		c.stop()

@@ -2,10 +2,12 @@ package endpoint
 
 import "time"
 
-// A request may have parts at other servers, which read its prompt or encode its images. Each part
-// has its own lease, which ends with the first token or with the request.
+// A request may have parts at servers other than the picked server: these servers read its prompt
+// or encode its images. Each part has its own lease, which ends with the response's first token or
+// with the request.
 
-// AddParts adds parts to lease's request. The caller must not use the parts any more.
+// AddParts adds the leases of the request's parts to lease, which then ends them. The caller must
+// not use them any more.
 func (lease *Lease) AddParts(parts ...*Lease) {
 	for _, part := range parts {
 		part.KeepUntilEnd()
@@ -18,7 +20,7 @@ func (lease *Lease) AddParts(parts ...*Lease) {
 	endParts(parts, 0)
 }
 
-// lease.mu is held.
+// The caller holds lease.mu.
 func (lease *Lease) takeParts() []*Lease {
 	parts := lease.parts
 	lease.parts = nil
@@ -35,15 +37,16 @@ func endParts(parts []*Lease, after time.Duration) {
 	}
 }
 
-// Behind records that the request passes through an address in front of the picked endpoint.
+// Behind records that the gateway sends the request to the address front, which forwards it to the
+// picked endpoint.
 func (lease *Lease) Behind(front *Load) {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
 	lease.front = front
 }
 
-// Served returns the picked endpoint's counters if at is an address in front of that endpoint, and
-// otherwise at.
+// Served returns the Load of the endpoint that serves the request. If at is the address that Behind
+// recorded, this is the picked endpoint; otherwise it is at.
 func (lease *Lease) Served(at *Load) *Load {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()

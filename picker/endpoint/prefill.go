@@ -8,46 +8,50 @@ import (
 	"time"
 )
 
-// The inferred prefill rate is limited, in tokens a second.
+// minRate and maxRate bound an inferred prefill rate, in tokens a second.
 const (
 	minRate = 100
 	maxRate = 200_000
 )
 
 const (
-	// learnFrom is the minimum number of tokens in a sample. With fewer tokens, the time to the
-	// first byte is mostly one step of the engine.
+	// learnFrom is the minimum number of tokens in a sample of the prefill rate. With fewer tokens,
+	// the time to the first byte is mostly one step of the engine.
 	learnFrom = 256
 	// step is the shortest possible time from a request to its first token.
 	step            = 20 * time.Millisecond
 	samples, enough = 31, 5
 )
 
-// Work describes the cost of a request for the server that gets it.
+// Work describes a request as load of the server that gets it, and what the request can show about
+// this server.
 type Work struct {
 	// Tokens counts the prompt's tokens that are not known to be cached.
 	Tokens int
-	// Rate is the prefill rate that the pick assumed, in tokens a second, or 0.
+	// Rate is the prefill rate that the pick assumed, in tokens a second; 0 if unknown.
 	Rate float64
-	// Stream means that the server sends each token at once.
+	// Stream means that the server sends each token as soon as it is generated.
 	Stream bool
-	// Early means that the first byte may precede the reading of the prompt.
+	// Early means that the server may send the first byte before it has read the prompt.
 	Early bool
 	// Measure means that the time to the first byte shows the prefill rate.
 	Measure bool
-	// Generates means that the response has tokens. Requests of other APIs show no progress.
+	// Generates means that the response has generated tokens. Without them, the response does not
+	// show whether the server makes progress.
 	Generates bool
-	// First is the predicted time to the first token, or 0. Whole is the predicted time to the end
-	// of a response that is not streamed, or 0. Held is how long the picker held the request.
+	// First is the predicted time to the first token. Whole is the predicted time to the end of a
+	// response that is not streamed. Both are 0 if unknown. Held is how long the picker held the
+	// request before the pick.
 	First, Whole, Held time.Duration
-	// If First assumes a rate, Slowest is the time to the first token at the lowest plausible rate.
-	// The first tokens of the servers in Pool then decide whether the server is silent. Prompt is
-	// the prompt's length in tokens, including cached tokens, or 0.
+	// If First rests on an assumed rate, Slowest is the time to the first token at the lowest
+	// plausible rate; otherwise 0. With Slowest set, past times to the first token of the servers
+	// in Pool decide how long the server may send nothing. Prompt is the prompt's length in tokens,
+	// including cached tokens; 0 if unknown.
 	Slowest time.Duration
 	Prompt  int
 	Pool    *Snapshot
 	// Adapter is the hash of the LoRA adapter that the request needs, or 0. Slots is the number of
-	// adapters that fit.
+	// adapters that the server holds at once.
 	Adapter  uint64
 	Slots    int
 	Features Features
@@ -61,32 +65,33 @@ type Work struct {
 	Relearn bool
 }
 
-// Q sums up the uncached tokens of all requests without a first byte. W is Q minus the tokens that
-// the server, at its rate, has read by now. W is stored as the time at which all tokens are read,
-// so it needs no timer.
+// prefill estimates how many prompt tokens a server has yet to read. Q is the sum of the uncached
+// tokens of all requests without a first byte. W is Q minus the tokens that the server has read by
+// now, if it reads at its prefill rate. prefill stores W as the time when all tokens are read, so W
+// falls without a timer.
 type prefill struct {
-	unread    atomic.Int64 // this process's part of Q
-	confirmed atomic.Int64 // part of unread: a report showed that these prompts still wait
+	unread    atomic.Int64 // this process's share of Q
+	confirmed atomic.Int64 // part of unread: a later access log entry showed that these prompts still wait
 	elsewhere struct{ unread, confirmed atomic.Int64 }
-	// readBy is the time, since processStart, when W becomes 0. It is valid only while Q > 0.
+	// readBy is when W becomes 0, in nanoseconds since processStart. It is valid only while Q > 0.
 	readBy atomic.Int64
 	rate   atomic.Uint64
-	hint   atomic.Uint64 // the rate, from fewer samples than enough
+	hint   atomic.Uint64 // rate from fewer samples than enough; bits of a float64; 0 if unknown
 	hints  atomic.Int64
 	mean   atomic.Uint64 // uncached tokens per request, over about meanOver requests; bits of a float64
-	sent   atomic.Int64  // nanoseconds that the server needs for all prompts of this process
+	sent   atomic.Int64  // total nanoseconds that the server needs to read all prompts sent by this process so far
 
 	mu     sync.Mutex
 	rates  []float64
 	firsts []firstByte
 	count  int
-	early  atomic.Bool // first bytes come after a constant time, so they are early
+	early  atomic.Bool // first bytes come after a constant time, so the server sends them before it reads prompts
 	spans  spans
 }
 
 const (
-	// meanOver is the window of prefill.mean, in requests. It also bounds a prompt as a multiple of
-	// the mean, so that no prompt more than doubles the mean.
+	// meanOver is the number of requests over which prefill.mean averages. A prompt counts with at
+	// most meanOver times the mean, so that no prompt more than doubles the mean.
 	meanOver  = 32
 	firstMean = 4096
 )
@@ -100,21 +105,21 @@ func (p *prefill) begin(w Work, now int64) (ahead int64) {
 	took := int64(float64(tokens) / w.Rate * 1e9)
 	p.sent.Add(took)
 	from := p.extend(took, 0, before, now)
-	// A prompt of millions of tokens would dominate the mean, although the server probably denies
-	// it.
+	// A prompt counts in the mean only up to a limit: a prompt of millions of tokens would dominate
+	// the mean, although the server probably denies such a prompt.
 	mean, prompt := math.Float64frombits(p.mean.Load()), float64(tokens)
 	if mean == 0 {
 		prompt = min(prompt, firstMean)
 		mean = prompt
 	}
-	// One of two concurrent updates may be lost.
+	// Of two concurrent updates one may be lost; the mean is only an estimate.
 	p.mean.Store(math.Float64bits(mean + (min(prompt, meanOver*mean)-mean)/meanOver))
 	return min(before, int64(float64(from-now)/1e9*w.Rate))
 }
 
-// extend adds took, the server's time for further prompts, to readBy, which becomes at least
-// now+reading. Times are in nanoseconds. before is the number of unread tokens so far. The result
-// from is when the server begins to read the further prompts.
+// extend adds further prompts to readBy. took is the time that the server needs to read them.
+// readBy becomes at least now+reading. before is the number of tokens that were unread before. The
+// result from is when the server begins to read the further prompts. Times are in nanoseconds.
 func (p *prefill) extend(took, reading, before, now int64) (from int64) {
 	for {
 		old := p.readBy.Load()
@@ -138,7 +143,7 @@ func (p *prefill) setElsewhere(e Elsewhere, now int64) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.count < enough { // once it has enough samples, this process uses its own rate
+	if p.count < enough { // with enough samples, this process keeps its own rate
 		p.rate.Store(math.Float64bits(min(max(e.Rate, minRate), maxRate)))
 	}
 }
@@ -174,8 +179,9 @@ func (p *prefill) end(tokens int64, confirmed bool) {
 	}
 }
 
-// ring adds a value to a ring of this size. The ring grows with its values, because most servers of
-// a large fleet are idle. count is the number of earlier values.
+// ring adds value to the ring buffer values, which holds at most size values, and returns the
+// buffer. count is the number of values added before. The buffer grows with its values, because
+// most servers of a large fleet are idle.
 func ring[T any](values []T, count, size int, value T) []T {
 	if len(values) < size {
 		return append(values, value)
@@ -186,8 +192,8 @@ func ring[T any](values []T, count, size int, value T) []T {
 
 // learn records the time from a request to its first token, and the tokens that the server read in
 // that time. The rate is the 70th percentile of the last samples: most errors are requests that
-// other clients' prompts delayed. No rate is learned while the percentile is above the limit, as
-// with early events.
+// other clients' prompts delayed. While this percentile exceeds maxRate, the rate stays unknown:
+// the server sends its first byte before it reads the prompt.
 func (p *prefill) learn(tokens int64, after time.Duration) {
 	if tokens < learnFrom || after <= 0 {
 		return

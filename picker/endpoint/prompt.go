@@ -7,10 +7,11 @@ type promptState uint8
 const (
 	promptRead promptState = iota
 	promptUnread
-	promptWaiting // a report confirmed that the prompt waits
+	promptWaiting // a later access log entry showed that the prompt still waits
 )
 
-// lease.mu is held, or the lease is new.
+// beginPrompt adds the lease's prompt to the unread tokens of at. lease.mu is held, or the lease is
+// new.
 func (lease *Lease) beginPrompt(at *Load, now time.Time) {
 	if lease.work.Tokens > 0 && lease.work.Rate > 0 {
 		lease.ahead = at.prefill.begin(lease.work, sinceStart(now))
@@ -19,7 +20,7 @@ func (lease *Lease) beginPrompt(at *Load, now time.Time) {
 	}
 }
 
-// lease.mu is held.
+// The caller holds lease.mu.
 func (lease *Lease) endPrompt() bool {
 	before := lease.prompt
 	if lease.prompt = promptRead; before != promptRead {
@@ -29,7 +30,7 @@ func (lease *Lease) endPrompt() bool {
 	return before != promptRead
 }
 
-// lease.mu is held.
+// The caller holds lease.mu.
 func (lease *Lease) endTrial() {
 	if lease.trial {
 		lease.trial = false
@@ -37,8 +38,8 @@ func (lease *Lease) endTrial() {
 	}
 }
 
-// Begun records the response's first token. after is the time since the server got the request, or
-// 0.
+// Begun records the response's first token. after is the time from when the server got the request
+// to the first token; 0 if unknown.
 func (lease *Lease) Begun(after time.Duration) {
 	lease.mu.Lock()
 	if lease.work.Early && after > 0 {
@@ -47,7 +48,7 @@ func (lease *Lease) Begun(after time.Duration) {
 		return
 	}
 	if lease.load != nil && lease.load.motion.stopped(lease.sent) {
-		after = 0 // the server was silent, so the time shows no speed
+		after = 0 // the server was silent meanwhile, so the time shows nothing about its speed
 	}
 	parts, first := lease.takeParts(), after
 	if !lease.work.Stream {
@@ -69,7 +70,7 @@ func (lease *Lease) Begun(after time.Duration) {
 	}
 }
 
-// Whole records that the response is not streamed.
+// Whole records that the server sends the response as a whole, not as a stream.
 func (lease *Lease) Whole() {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
@@ -90,12 +91,13 @@ func (lease *Lease) Early() bool {
 	return lease.work.Early
 }
 
-// lease.mu is held.
+// The caller holds lease.mu.
 func (lease *Lease) measured() bool {
 	return lease.load != nil && lease.load == lease.picked && lease.work.Features != Features{}
 }
 
-// Wrote records the end of a response of this size. took is the time after the first byte.
+// Wrote records the end of a response of the given size in bytes. took is the time from the first
+// byte to the end.
 func (lease *Lease) Wrote(bytes int64, took time.Duration) {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
@@ -117,8 +119,9 @@ func (lease *Lease) Wrote(bytes int64, took time.Duration) {
 	}
 }
 
-// Waits records a report of a request whose response has not begun. If the server streams, and its
-// first byte is its first token, the prompt is not read yet.
+// Waits records that an access log entry shows the request without a response so far. If the
+// response streams, and its first byte is its first token, this means that the server has not read
+// the prompt yet.
 func (lease *Lease) Waits() {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()

@@ -17,31 +17,36 @@ import (
 
 // Config configures a Registry.
 type Config struct {
-	// Transport reads metrics pages without TLS, for tests.
+	// Transport replaces the connection that reads metrics pages without TLS, for tests; may be
+	// nil.
 	Transport http.RoundTripper
-	Fast      time.Duration // default 50 ms
+	Fast      time.Duration // shortest interval between scrapes of a page; default 50 ms
 	// Slow is the longest interval between scrapes while there are no picks; default 1 s.
 	Slow      time.Duration
-	PerSecond int           // scrapes of all processes (see Share); default 1,000
+	PerSecond int           // maximum number of scrapes a second by all processes together (see Share); default 1,000
 	IdleAfter time.Duration // scrapes stop this long after the last pick; default 1 minute
 	Timeout   time.Duration // limit of a scrape; default 1 s
-	// After StaleAfter failures in a row an endpoint is stale; default 3.
+	// StaleAfter is the number of failed scrapes in a row after which an endpoint is stale; default
+	// 3.
 	StaleAfter int
-	// Concurrent bounds the running scrapes, each with a buffer of 8 KiB; default 256.
+	// Concurrent is the maximum number of scrapes that run at once, each with a buffer of 8 KiB;
+	// default 256.
 	Concurrent int
-	// Never returns the kind of an address that must not be scraped, or ""; may be nil.
+	// Never returns "" if an address may be scraped, and otherwise the kind of the address, for the
+	// error; may be nil.
 	Never func(netip.Addr) string
 	// Prefixes tracks the servers' cached prefixes; may be nil.
 	Prefixes *prefix.Index
 	Jitter   func() float64
-	// Read receives each scrape's reading, for other processes (Receive). It must not block; may be
-	// nil.
+	// Read is called with each scrape's reading, to send it to other processes, which call Receive.
+	// Read must not block; may be nil.
 	Read func(addr netip.AddrPort, page uint64, r Reading)
-	// OnPanic receives the panic of a scrape of page; may be nil.
+	// OnPanic is called when a scrape of a page panics, with the page's URL, the panic's value and
+	// the stack; may be nil.
 	OnPanic func(page string, value any, stack []byte)
 }
 
-// Registry shares loads and scrapers among the pools of one process.
+// Registry holds the Loads and the scrapers that the pools of one process share.
 type Registry struct {
 	config Config
 
@@ -50,21 +55,21 @@ type Registry struct {
 	peers   map[netip.AddrPort]Elsewhere
 	headers map[netip.AddrPort]*HeaderLimits
 	sources map[sourceKey]*source
-	resumed []*source // idle no more; Run starts their scrapers
+	resumed []*source // pages that are no longer idle; Run starts their scrapers
 	changed chan struct{}
 
 	buffers  chan *bufio.Reader
 	failures atomic.Uint64
 	budget   budget
 	running  atomic.Int64
-	freshFor atomic.Int64 // in nanoseconds
+	freshFor atomic.Int64 // age at which a sample is no longer fresh, in nanoseconds
 
 	publishing  sync.Mutex // guards unpublished; taken after mu
 	unpublished []*Load
 	counted     chan struct{}
 
 	watching sync.Mutex // guards watched
-	watched  []*Load    // servers with waiting requests, and silent servers
+	watched  []*Load    // servers whose requests wait, and silent servers
 	waits    chan struct{}
 }
 
@@ -108,8 +113,9 @@ func NewRegistry(c Config) *Registry {
 // ScrapeFailures returns the number of failed scrapes since the start.
 func (r *Registry) ScrapeFailures() uint64 { return r.failures.Load() }
 
-// Snapshot returns a pool's list, which holds references to shared loads and scrapers until
-// Release. Of several specs with one address the first counts. slots may be nil.
+// Snapshot returns a Snapshot of a pool with the model servers specs, whose pages m describes. It
+// holds references to shared Loads and scrapers until Release. If several specs have one address,
+// the first counts. slots, which may be nil, is notified when a server may have become free.
 func (r *Registry) Snapshot(m Metrics, slots *Slots, specs []Spec) *Snapshot {
 	specs = slices.Clone(specs)
 	slices.SortStableFunc(specs, func(a, b Spec) int { return a.Addr.Compare(b.Addr) })
@@ -143,10 +149,11 @@ func (r *Registry) Snapshot(m Metrics, slots *Slots, specs []Spec) *Snapshot {
 	return s
 }
 
-// A new source is idle. r.mu is held.
+// source returns the page that m describes for a server, and adds it if needed. A new page is idle:
+// it has no scraper. r.mu is held.
 func (r *Registry) source(addr netip.AddrPort, m Metrics, load *Load, dialects map[Metrics]*dialect) *source {
 	by := m.Protocol
-	m.Protocol.TLS = nil // Protocol.Key represents it: equal pages share one scraper
+	m.Protocol.TLS = nil // Protocol.Key stands for TLS in the key, so that equal pages share one scraper
 	key := sourceKey{addr, unique.Make(m)}
 	src := r.sources[key]
 	if src == nil {
@@ -174,7 +181,7 @@ func (r *Registry) source(addr netip.AddrPort, m Metrics, load *Load, dialects m
 	return src
 }
 
-// Release drops the references of s. Picks that still use s stay valid.
+// Release drops the references that s holds. Picks may continue to use s.
 func (r *Registry) Release(s *Snapshot) {
 	if s == nil {
 		return
@@ -216,7 +223,7 @@ func (l *Load) leave() {
 	}
 }
 
-// Find returns the counters of an address, or nil.
+// Find returns the Load of an address; nil if no Snapshot has the address.
 func (r *Registry) Find(addr netip.AddrPort) *Load {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -227,13 +234,14 @@ func (r *Registry) resume(list []*source) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, src := range list {
-		if src.refs > 0 { // without references, its Snapshot was released
+		if src.refs > 0 { // 0 means that the Snapshot was released
 			r.scraperOf(src)
 		}
 	}
 }
 
-// scraperOf resumes an idle page. r.mu is held.
+// scraperOf returns a page's scraper. If the page is idle, scraperOf makes Run start a scraper.
+// r.mu is held.
 func (r *Registry) scraperOf(src *source) *scraper {
 	s := src.scraper.Load()
 	if s == nil {
@@ -245,8 +253,8 @@ func (r *Registry) scraperOf(src *source) *scraper {
 	return s
 }
 
-// finishScrape returns true if the page has become idle, so that its scraper ends. MarkUsed sets
-// usedAt before it takes the lock, so no pick is missed.
+// finishScrape reports whether the page has become idle; if so, its scraper must end. MarkUsed sets
+// usedAt before it takes r.mu, so that finishScrape misses no pick.
 func (r *Registry) finishScrape(src *source) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -274,7 +282,7 @@ func (r *Registry) pending(s *Snapshot) (all []<-chan struct{}) {
 	return all
 }
 
-// Run scrapes until ctx ends.
+// Run scrapes the pages of pools with picks until ctx ends.
 func (r *Registry) Run(ctx context.Context) error {
 	var scrapers sync.WaitGroup
 	defer scrapers.Wait()

@@ -2,13 +2,14 @@ package endpoint
 
 import "time"
 
-// After relearnAfter without requests, one request measures a server's speed again. Otherwise a
-// server that was slow once would get no requests and stay slow forever.
+// If no request has measured a server's speed for relearnAfter, one request is sent to measure it
+// again. Without this, a server that was slow once would get no more requests, so its measured
+// speed would never change.
 const relearnAfter = 10 * time.Second
 
-// Outdated reports whether a request may measure the speed of e, whose state is s. e must be idle
-// and have no trial in flight. Its speed must not have been measured for relearnAfter times the
-// number of processes, because each process measures by itself.
+// Outdated reports whether a request should be sent to e to measure its speed again. s is e's
+// state. e must be idle and have no trial in flight, and this process must not have measured e's
+// speed for relearnAfter times the number of processes: each process measures for itself.
 func (e *Endpoint) Outdated(s *State, at Moment) bool {
 	if !s.Trial || s.InFlight > 0 || s.Fresh && s.Queue+s.Running > 0 {
 		return false
@@ -17,7 +18,7 @@ func (e *Endpoint) Outdated(s *State, at Moment) bool {
 	return learned == nil || int64(at)-learned.lesson.Load() >= int64(relearnAfter)*e.load.registry.budget.processes()
 }
 
-// lease.mu is held.
+// The caller holds lease.mu.
 func (lease *Lease) teach(after time.Duration) {
 	if !lease.measured() || !lease.work.Stream && !lease.work.Relearn {
 		return
@@ -32,8 +33,9 @@ func (lease *Lease) teach(after time.Duration) {
 	}
 }
 
-// sentWhole learns from a response that is not streamed. The first token came before the response's
-// end, so the time counts only if it is below the prediction.
+// sentWhole learns from a response that is not streamed. after is the time to its end. The server
+// generated the first token before that, so after counts only if it is below the predicted time to
+// the first token.
 func (l *latency) sentWhole(f *Features, after time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,8 +50,8 @@ func (l *latency) sentWhole(f *Features, after time.Duration) {
 	l.learn(&l.first, f.row(0), after)
 }
 
-// If earlier samples predict more than y for x, shorten scales them down: the server has become
-// faster, and one new sample would change little.
+// shorten scales the earlier samples down if they predict more than y for x. The server has then
+// become faster, and one new sample alone would change the prediction little.
 func (r *regression) shorten(x *[restTerms]float64, y float64) {
 	w := r.solve()
 	var predicted float64

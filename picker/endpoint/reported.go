@@ -9,43 +9,46 @@ import (
 	"time"
 )
 
-// Metrics pages count the prompt tokens computed and the seconds taken. If the server reads one
-// prompt at a time, their quotient is its rate. With several prompts, each second counts once for
-// each prompt. So another rate must agree: the tokens divided by the time in which this control
-// plane had unread prompts at the server. A window lasts from one moment without requests to the
-// next, or for reportedWindow.
+// Metrics pages count the prompt tokens that a server computed and the seconds that this took. If
+// the server reads one prompt at a time, tokens divided by seconds is its prefill rate. If it reads
+// several prompts at a time, the page counts each second once for each prompt. So a second rate
+// must agree: the tokens divided by the time during which this process had unread prompts at the
+// server. Both rates cover a window, which ends when the server has no requests, or after
+// reportedWindow.
 //
-// Responses that are not streamed, and early events, hide the first token. The prompt of a request
-// whose first token is hidden counts as unread from when it was sent, for its share of the server's
-// seconds, but at most until its response ended. Windows with such prompts must show no queue and
-// no prompts of other clients.
+// If a response is not streamed, or its first event is early, the time of the first token is
+// hidden. A prompt with a hidden first token counts as unread from when it was sent, for its share
+// of the page's seconds, but at most until its response ended. A window with hidden prompts counts
+// only if requests did not wait and other clients sent no prompts.
 const (
 	reportedWindow = 30 * time.Second
-	// agreeing is the largest quotient of two rates that count as equal.
+	// Two rates agree if the larger is at most agreeing times the smaller.
 	agreeing = 1.3
-	// tokenizing is the largest plausible quotient of a prompt's token counts here and at a server.
+	// tokenizing is the largest plausible quotient of a prompt's token counts in this process and
+	// at the server.
 	tokenizing  = 4
 	reportedFor = 10 * time.Minute
-	// longFrom is the minimum mean number of tokens per request in a window. With fewer tokens,
-	// long prompts among many short prompts show too low a rate.
+	// longFrom is the minimum mean number of tokens per request in a window. Windows with a smaller
+	// mean show a rate that is too low for long prompts.
 	longFrom = 1024
 	windows  = 9
 )
 
-// RateSource is the source of a server's rate.
+// RateSource is the source of a server's prefill rate.
 type RateSource string
 
 const (
 	Reported RateSource = "reported" // rate from the metrics page
-	Inferred RateSource = "inferred" // rate from first tokens
+	Inferred RateSource = "inferred" // rate from the times to the first token
 )
 
-// from and to are in nanoseconds since processStart.
+// span is a period in which prompts were unread. from and to are in nanoseconds since processStart.
 type span struct{ from, to int64 }
 
-// progress sums up a server's requests whose first token has arrived. unread is the time with
-// unread prompts, in nanoseconds; tokens counts prompt tokens. hidden counts the requests without a
-// visible first token. answered counts all requests, even with fully cached prompts.
+// progress sums up a server's requests whose first token has arrived. unread is the time during
+// which the server had unread prompts, in nanoseconds. tokens counts prompt tokens. requests does
+// not include fully cached prompts; answered does. hidden counts the requests whose first token is
+// hidden.
 type progress struct{ unread, requests, tokens, hidden, answered int64 }
 
 func (p *progress) hides(end *progress) bool {
@@ -59,7 +62,8 @@ type asked struct {
 	hidden bool
 }
 
-// Responses are not reported in the order in which they began, so the last spans are kept.
+// spans merges overlapping spans. Responses are not reported in the order in which they began, so
+// spans keeps the last spans for later reports.
 type spans struct {
 	progress
 	last    []span  // disjoint, sorted
@@ -69,8 +73,9 @@ type spans struct {
 // maxSpans suffices because first tokens are reported at most 2 s late.
 const maxSpans = 32
 
-// A window also ends at fewHidden hidden prompts if most of its prompts are hidden: under load
-// there may be no moment without requests.
+// maxAsked is the number of prompts that spans keeps. A window with fewHidden hidden prompts ends
+// early if at least half of its prompts are hidden: under load, the server may never be without
+// requests.
 const maxAsked, fewHidden = 64, 8
 
 func (s *spans) prompt(p asked) {
@@ -119,8 +124,9 @@ func (p *prefill) progress() progress {
 	return p.spans.progress
 }
 
-// unreadBy returns a window's seconds with unread prompts, or 0 if unknown. It assumes that each
-// hidden prompt took its share of the page's seconds.
+// unreadBy returns for how many seconds of a window the server had unread prompts; 0 if unknown. It
+// assumes that the server read each hidden prompt for the prompt's share of seconds, the page's
+// time.
 func (p *prefill) unreadBy(begin, end progress, seconds float64) float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -146,16 +152,16 @@ func (p *prefill) unreadBy(begin, end progress, seconds float64) float64 {
 }
 
 type reported struct {
-	rate atomic.Uint64 // in this picker's tokens; bits of a float64; 0 if unknown
+	rate atomic.Uint64 // in tokens a second, as this picker counts tokens; bits of a float64; 0 if unknown
 	at   atomic.Int64  // when both rates last agreed, since processStart
 
 	mu     sync.Mutex
 	page   *source
 	last   int64
 	begin  mark
-	crowd  bool      // the window shows a queue, or prompts of other clients
-	ratios []float64 // ring over windows: the server's tokens for each token counted here
-	rates  []float64 // ring over windows: rates in the server's tokens
+	crowd  bool      // in this window, requests waited or other clients sent requests
+	ratios []float64 // of the last windows: the server's tokens for each token counted here
+	rates  []float64 // of the last windows: the rate in the server's tokens a second
 	count  int
 }
 
@@ -174,14 +180,14 @@ func (r *reported) read(now int64) float64 {
 	return math.Float64frombits(bits)
 }
 
-// SetReported sets a reported rate from another source than the page.
+// SetReported sets the reported rate, in tokens a second, for simulations without metrics pages.
 func (l *Load) SetReported(rate float64, now time.Time) {
 	l.reported.rate.Store(math.Float64bits(rate))
 	l.reported.at.Store(sinceStart(now))
 }
 
-// quiet means that the server has no requests. crowd means that requests wait, or that other
-// clients send requests.
+// take processes a reading of a page. quiet means that the server has no requests. crowd means that
+// requests wait at the server, or that other clients have requests there.
 func (r *reported) take(page *source, reading *Reading, quiet, crowd bool, now int64, p *prefill) {
 	done := p.progress()
 	r.mu.Lock()
@@ -205,17 +211,17 @@ func (r *reported) take(page *source, reading *Reading, quiet, crowd bool, now i
 	}
 }
 
-// r.mu is held.
+// The caller holds r.mu.
 func (r *reported) compare(next *mark, now int64, p *prefill) {
 	tokens, seconds := next.tokens-r.begin.tokens, next.seconds-r.begin.seconds
 	unread := float64(next.unread-r.begin.unread) / 1e9
 	requests, ours := float64(next.requests-r.begin.requests), float64(next.progress.tokens-r.begin.progress.tokens)
-	// A short prompt takes about one step, and waits for another step.
+	// Each prompt waits for about one step of the engine, which is not reading time.
 	seconds -= requests * step.Seconds()
 	if requests == 0 || ours < longFrom*requests || tokens < longFrom*requests/2 || seconds <= 0 || unread <= 0 {
 		return
 	}
-	// A larger quotient means that the number of cached tokens was assumed wrongly.
+	// A larger quotient means that this process assumed a wrong number of cached tokens.
 	if tokens > tokenizing*ours || ours > tokenizing*tokens {
 		return
 	}

@@ -25,8 +25,8 @@ const maxHeader = 64 << 10
 
 const markEvery = 100 * time.Millisecond
 
-// A scrape that takes longer than the fast interval is followed by a pause of a multiple of its
-// time.
+// After a scrape that takes longer than Config.Fast, the scraper pauses for a multiple of the
+// excess: pauseAfterSlow times or, if the page is stale, pauseAfterStale times.
 const (
 	pauseAfterSlow  = 2
 	pauseAfterStale = 15
@@ -36,35 +36,36 @@ var errLargePage = errors.New("the page is larger than its limit")
 
 type sourceKey struct {
 	addr    netip.AddrPort
-	metrics unique.Handle[Metrics] // servers of a pool share its long text
+	metrics unique.Handle[Metrics] // unique, because all servers of a pool have this large value in common
 }
 
 type source struct {
 	// Every pick reads these fields, in one cache line.
 	sample     atomic.Pointer[sample]
-	failures   atomic.Int64 // in a row
+	failures   atomic.Int64 // failed scrapes in a row
 	staleAfter int64
 	freshFor   *atomic.Int64
-	due        atomic.Uint64 // value of Load.sent that triggers the next scrape
+	due        atomic.Uint64 // the next scrape is due once Load.sent has this value
 	// scraper is nil while the page is idle; written under Registry.mu.
 	scraper atomic.Pointer[scraper]
 
 	key       sourceKey
 	number    uint64
-	received  atomic.Int64 // when a peer last read the page; 0 means never
+	received  atomic.Int64 // when a peer's reading of the page last arrived, since processStart; 0 means never
 	url       string
 	transport http.RoundTripper // nil means a pageConn
 	names     *dialect
 	load      *Load
 	problem   atomic.Pointer[string] // nil if the last scrape found everything
-	// usedAt is the time of the last pick from the page's pools, since processStart, at most
-	// markEvery too early.
+	// usedAt is the time of the last pick from a pool that has the page, since processStart, at
+	// most markEvery too early.
 	usedAt atomic.Int64
 
 	refs int // guarded by Registry.mu
 }
 
-// Only a page that is not idle has a scraper: most pages of a large fleet are idle.
+// scraper holds the signals of a page's scraper. Idle pages have none, to save memory: most pages
+// of a large fleet are idle.
 type scraper struct {
 	now     chan struct{}
 	gone    chan struct{} // closed when no Snapshot has the page
@@ -80,22 +81,24 @@ func (src *source) scrapeSoon() {
 type sample struct {
 	Reading
 	at int64
-	// Number of picks before the scrape; elsewhere is peers' count at that time.
+	// sentBefore is the number of picks before the scrape. elsewhere is the number of peers'
+	// requests in flight when the scrape began.
 	sentBefore                 uint64
 	elsewhere                  int64
 	othersQueue, othersRunning float64
 }
 
-// Scrape is an open reading of an endpoint's page.
+// Scrape is a reading of an endpoint's page that has begun. The caller ends it with Succeed or
+// Fail.
 type Scrape struct {
 	src       *source
 	sent      uint64 // number of picks when the scrape began
-	ours      int64  // requests of this process in flight when the scrape began
+	ours      int64  // all processes' requests in flight when the scrape began
 	elsewhere int64
 }
 
-// BeginScrape begins a reading of e's page by the caller. If e has no page, the methods of the
-// result do nothing.
+// BeginScrape begins a Scrape for a caller that reads e's page itself. If e has no page, the
+// methods of the result do nothing.
 func (e *Endpoint) BeginScrape() Scrape {
 	if e.source == nil {
 		return Scrape{}
@@ -108,8 +111,9 @@ func (src *source) begin() Scrape {
 	return Scrape{src: src, sent: src.load.sent.Load(), ours: src.load.InFlight() + elsewhere, elsewhere: elsewhere}
 }
 
-// Succeed stores a reading. It may include our requests that were in flight when the scrape began,
-// and requests sent during the scrape. The reading's other requests belong to other clients.
+// Succeed ends the scrape and stores its reading. The reading's requests can be ours if they were
+// in flight when the scrape began, or were sent during the scrape. The remaining requests count as
+// other clients'.
 func (s Scrape) Succeed(r Reading, now time.Time) {
 	if s.src == nil {
 		return
@@ -137,7 +141,7 @@ func (s Scrape) Succeed(r Reading, now time.Time) {
 	s.src.problem.Store(&text)
 }
 
-// Fail records that the page could not be read.
+// Fail ends the scrape and records that the page could not be read.
 func (s Scrape) Fail(err error) {
 	if s.src == nil {
 		return
@@ -153,8 +157,8 @@ var processStart = time.Now()
 
 func sinceStart(now time.Time) int64 { return int64(At(now)) }
 
-// MarkUsed records a pick from the pool, and starts the scrapers of idle pages. All but ten calls a
-// second return at once.
+// MarkUsed records a pick from the pool, and starts the scrapers of its idle pages. Within
+// markEvery after a recorded pick, calls return at once.
 func (s *Snapshot) MarkUsed() {
 	now := int64(time.Since(processStart))
 	last := s.used.Load()
@@ -175,8 +179,8 @@ func (s *Snapshot) MarkUsed() {
 	}
 }
 
-// ReadSoon triggers scrapes for a pool whose requests wait: while they wait, no pick triggers
-// scrapes.
+// ReadSoon triggers scrapes of the pages of a pool whose requests wait in the picker. While they
+// wait, no pick triggers scrapes.
 func (s *Snapshot) ReadSoon() {
 	s.MarkUsed()
 	for i := range s.Endpoints {
@@ -186,7 +190,8 @@ func (s *Snapshot) ReadSoon() {
 	}
 }
 
-// Refresh scrapes a pool's idle pages. It returns when they are read, or after timeout.
+// Refresh starts the scrapers of a pool's idle pages. It returns when each page of the pool has
+// been read since its scraper started, or after timeout.
 func (s *Snapshot) Refresh(timeout time.Duration) {
 	s.MarkUsed()
 	expired := time.NewTimer(timeout)
@@ -236,7 +241,7 @@ func (r *Registry) scrapeUntilIdle(ctx context.Context, src *source) {
 			}
 		}
 		least, most := r.interval(src, took)
-		for { // each reading of a peer postpones the next scrape
+		for { // each reading that a peer sends postpones the next scrape
 			if r.finishScrape(src) {
 				return
 			}
@@ -270,7 +275,7 @@ func (r *Registry) scrapeOnce(ctx context.Context, src *source, signals *scraper
 	if page == nil {
 		page = bufio.NewReaderSize(nil, pageBuffer)
 	}
-	select { // this scrape covers all picks so far
+	select { // the scrape that begins now covers all earlier signals
 	case <-signals.now:
 	default:
 	}
@@ -305,8 +310,8 @@ func (r *Registry) interval(src *source, took time.Duration) (least, most time.D
 	return r.jittered(least), r.jittered(most)
 }
 
-// aligned makes a wait longer so that many pages are read together: in a pool of 100 servers with
-// few picks, the wake-ups cost more than the reading.
+// aligned extends a wait to a multiple of Config.Fast, so that the scrapers of many pages wake up
+// together. In a pool of 100 servers with few picks, separate wake-ups cost more than the reading.
 func (r *Registry) aligned(now time.Time, wait time.Duration) time.Duration {
 	every := r.config.Fast
 	if wait < 4*every {
@@ -322,7 +327,7 @@ func (r *Registry) jittered(d time.Duration) time.Duration {
 
 var errPanic = errors.New("metrics page: reading it panicked")
 
-// A panic counts as a failed scrape.
+// scrape reads the page once. If reading panics, scrape returns errPanic.
 func (r *Registry) scrape(ctx context.Context, src *source, conn *pageConn, page *bufio.Reader) (reading Reading,
 	err error) {
 	defer func() {
@@ -379,7 +384,8 @@ func (src *source) read(response *http.Response, page *bufio.Reader) (reading Re
 	return reading, err
 }
 
-// With io.LimitedReader, a truncated page would look complete.
+// limitedReader returns errLargePage after left bytes. io.LimitedReader would return io.EOF, so a
+// truncated page would look complete.
 type limitedReader struct {
 	r    io.Reader
 	left int64

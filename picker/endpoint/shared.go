@@ -10,9 +10,9 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Some loads arrive without a scrape: from a peer that read the page (Receive), or from the server
-// (Push). A process that receives a reading waits a quarter longer before it reads the page itself.
-// So one process reads each page.
+// A process can get a server's load without a scrape: from a peer that read the page (Receive), or
+// from the server (Push). A process that received a reading waits a quarter longer than the
+// interval before it reads the page itself. So usually only one process reads each page.
 
 func follow(least, most, age time.Duration) (time.Duration, time.Duration) {
 	return max(0, least-age), max(0, most+most/4-age)
@@ -51,7 +51,8 @@ func (r *Reading) valid() bool {
 		r.Adapters.Max >= 0 && r.Adapters.Max <= maxSlots
 }
 
-// Receive stores a peer's reading of a page that this process reads, too.
+// Receive stores a peer's reading of a page that this process also reads. page identifies the page
+// of the address (Metrics.number).
 func (r *Registry) Receive(addr netip.AddrPort, page uint64, reading Reading, now time.Time) error {
 	if !reading.valid() {
 		return errReading
@@ -60,7 +61,7 @@ func (r *Registry) Receive(addr netip.AddrPort, page uint64, reading Reading, no
 	return nil
 }
 
-// Push stores the load that a server published.
+// Push stores a reading that the server itself sent.
 func (r *Registry) Push(addr netip.AddrPort, reading Reading, now time.Time) error {
 	if !reading.valid() {
 		return errReading
@@ -92,5 +93,5 @@ func (r *Registry) receive(addr netip.AddrPort, reading Reading, now time.Time, 
 func (r *Registry) Share(processes int) { r.budget.share.Store(int64(max(processes, 1))) }
 
 func (m *Metrics) number() uint64 {
-	return xxhash.Sum64String(fmt.Sprintf("%+v", *m)) // TLS is nil here; the protocol's Key represents it
+	return xxhash.Sum64String(fmt.Sprintf("%+v", *m)) // TLS is nil here; Protocol.Key stands for it
 }

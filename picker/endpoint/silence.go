@@ -8,30 +8,31 @@ import (
 	"time"
 )
 
-// An engine that hangs behind a healthy API server accepts requests and sends headers but no
-// tokens. A server is silent, and so suspect, when requests wait far longer than predicted for
-// their first token while the server shows no progress: no body byte of any request, and no change
-// of the token counters on its page. Without counters, a response that is not streamed shows no
-// progress until its end. Then only the predicted total time of this response counts; streams that
-// wait at the same server show nothing.
+// If an engine hangs behind a healthy API server, the model server accepts requests and sends
+// headers but no tokens. A server is silent, and so suspect, when requests wait far longer for
+// their first token than predicted, and the server shows no progress meanwhile: no response's body
+// grows, and the token counters on its metrics page do not change. If the page has no counters, a
+// response that is not streamed shows no progress until its end. While a server has such a
+// response, its waiting streams do not count, and this response must exceed its predicted total
+// time.
 const (
-	// beyond is the factor by which a wait must exceed the predicted time.
+	// A wait is too long if it is beyond times the predicted time.
 	beyond = 4
-	// leastBlind is the minimum wait if no page has counters: streams report their bytes only every
-	// 2 s.
+	// A request must wait at least leastWait, or leastBlind if no page has token counters: access
+	// logs report the bytes of streams only every 2 s.
 	leastWait, leastBlind = 2 * time.Second, 4500 * time.Millisecond
 	unknownWait           = 20 * time.Second
-	// Requests whose waits are added up are at most forgetWait apart.
+	// The waits of successive requests are added up if the gap between them is at most forgetWait.
 	forgetWait = 30 * time.Second
 	reportGap  = 2500 * time.Millisecond
 	MaxGiven   = 3
 )
 
-// Silence is why an unresponsive server is suspect. It is immutable.
+// Silence describes why a server without progress is suspect. It is immutable.
 type Silence struct {
-	// Since is when the server last showed progress.
+	// Since is when requests began to wait without progress of the server.
 	Since time.Time `json:"since"`
-	// Headers means that the server sent headers and nothing else.
+	// Headers means that the server sent a response's headers but no body.
 	Headers bool `json:"headersOnly,omitempty"`
 	// Probe is the outcome of the last probe; "" before the first.
 	Probe string `json:"probe,omitempty"`
@@ -39,7 +40,7 @@ type Silence struct {
 	from int64
 }
 
-// String describes the silence to users.
+// String describes s to users.
 func (s *Silence) String() string {
 	text := "no answer"
 	if s.Headers {
@@ -54,42 +55,42 @@ func (s *Silence) String() string {
 
 type motion struct {
 	silence atomic.Pointer[Silence]
-	given   atomic.Int64 // requests sent since the server became silent
+	given   atomic.Int64 // requests sent to the server since it became silent
 	plain   atomic.Int64 // requests in flight whose responses are not streamed
 	page    atomic.Int64 // time of the last progress on a page
-	blind   atomic.Bool  // a stream progressed after the last progress on a page
+	blind   atomic.Bool  // a stream progressed while the page's counters did not, so the counters do not count
 	began   atomic.Int64 // when the last silence began; 0 means never
 
 	mu     sync.Mutex
 	moved  int64 // time of the server's last progress
 	proven int64
-	// from and to are times between which requests waited, perhaps with gaps; from is 0 if no
-	// request waited. limit is the longest allowed wait of these requests.
+	// Requests waited from the time `from` to the time `to`, perhaps with gaps; from is 0 if no
+	// request waited. limit is the longest time that one of these requests may wait.
 	from, to, limit int64
-	// overdue is when a request exceeds its own limit; reported is when that request was last in
-	// flight.
+	// overdue is the first time when a request exceeds its own limit; 0 if none waits. reported is
+	// when an access log entry last showed a waiting request.
 	overdue, reported int64
 	headers           bool
 	model             string
-	tries             int // user requests sent as trials
+	tries             int // requests of users sent as trials since the server became silent
 	denied            bool
-	retry             int64 // time from which the next trial may be sent
+	retry             int64 // when the next trial may be sent
 	firsts            firstTokens
 	watched           bool
 }
 
-// Progress is a report of a request.
+// Progress is the progress of a request, from an access log entry.
 type Progress struct {
 	Status   int
 	Bytes    int64         // bytes of the response body
-	Sent     time.Duration // time until the server had the whole request; 0 before
+	Sent     time.Duration // time until the gateway had sent the whole request; 0 before that
 	First    time.Duration // time from Sent until the first body byte; 0 if unknown
-	Streams  bool          // the headers arrived and allow a stream
+	Streams  bool          // the response's headers arrived and allow a stream
 	Ended    bool
 	Canceled bool // the client or a timeout ended the request
 }
 
-// Progress records a report of the request.
+// Progress records the request's progress p, as known at now.
 func (lease *Lease) Progress(p Progress, now time.Time) {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
@@ -98,14 +99,14 @@ func (lease *Lease) Progress(p Progress, now time.Time) {
 		return
 	}
 	if p.Status >= 400 {
-		p.Bytes = 0 // the body is an error, perhaps of Envoy, so it shows no progress
+		p.Bytes = 0 // the body is an error message, perhaps from Envoy, so it shows no progress of the server
 	}
 	at, bytes, before := sinceStart(now), lease.bytes, lease.shown
 	lease.bytes, lease.shown = p.Bytes, at
 	if p.Streams = p.Streams || lease.work.Stream; p.Streams {
-		lease.movePlain(nil) // the body was not read, so the pick did not know that the response streams
+		lease.movePlain(nil) // the pick did not know that the response streams, if it did not read the request's body
 	}
-	event := lease.work.Early && !p.Ended // the first byte is not a token
+	event := lease.work.Early && !p.Ended // the first bytes may be an early event, not a token
 	switch {
 	case p.Status >= 400 && !p.Canceled:
 	case p.Bytes > bytes && bytes == 0 && event:
@@ -132,7 +133,7 @@ func (lease *Lease) Progress(p Progress, now time.Time) {
 	}
 }
 
-// lease.mu is held.
+// The caller holds lease.mu.
 func (lease *Lease) waits(p Progress, at int64) {
 	w := wait{
 		from: lease.sent + int64(max(0, p.Sent-lease.work.Held)), headers: p.Status > 0 && p.Status < 400,
@@ -143,7 +144,8 @@ func (lease *Lease) waits(p Progress, at int64) {
 		expected := load.expected(&lease.work)
 		first := max(leastWait, beyond*expected)
 		w.limit = int64(load.longest(first, lease.work.Whole, p.Streams, at, load == lease.load))
-		// A request that ends early shows nothing: its client may have given up.
+		// A request that ends before the expected time does not count: its client may have given
+		// up.
 		late := !p.Ended || at-w.from >= int64(expected)
 		if w.limit > 0 && late {
 			load.waits(w, at)
@@ -151,8 +153,8 @@ func (lease *Lease) waits(p Progress, at int64) {
 	}
 }
 
-// movePlain moves the count of a response that is not streamed to another server. If the parameter
-// to is nil, it removes the count. lease.mu is held.
+// movePlain moves the request from its server's count of responses that are not streamed to the
+// count of another server, or to none if to is nil. The caller holds lease.mu.
 func (lease *Lease) movePlain(to *Load) {
 	if !lease.plain {
 		return
@@ -163,7 +165,7 @@ func (lease *Lease) movePlain(to *Load) {
 	}
 }
 
-// lease.mu is held.
+// The caller holds lease.mu.
 func (lease *Lease) waitsAt() []*Load {
 	all := []*Load{lease.load}
 	for _, part := range lease.parts {
@@ -172,9 +174,10 @@ func (lease *Lease) waitsAt() []*Load {
 	return all
 }
 
-// longest is how long a request may wait for a token before the server is silent; 0 means forever.
-// first is the limit for the first token; whole is the predicted time to the request's end. own
-// means that the server also generates the response.
+// longest returns how long a request may wait for a token before the server counts as silent; 0
+// means no limit. first is the limit for the first token. whole is the predicted time to the
+// request's end; 0 if unknown. own means that the server also generates the response, and does not
+// only read the prompt.
 func (l *Load) longest(first, whole time.Duration, streams bool, at int64, own bool) time.Duration {
 	switch {
 	case l.counts(at) != nil:
@@ -204,7 +207,8 @@ func (m *motion) read(l *Load, old, next *sample) {
 	}
 }
 
-// counts returns a fresh sample whose token counters rise while streams progress, or nil.
+// counts returns a fresh sample of a page with token counters that rise while streams progress; nil
+// if there is none.
 func (l *Load) counts(at int64) *sample {
 	list := l.sources.Load()
 	if list == nil || l.motion.blind.Load() {
@@ -237,7 +241,7 @@ func (l *Load) moves(at int64) {
 	}
 }
 
-// m.mu is held.
+// The caller holds m.mu.
 func (m *motion) clear() {
 	m.silence.Store(nil)
 	m.given.Store(0)
@@ -255,7 +259,7 @@ func (l *Load) waits(w wait, now int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.proven != 0 && w.from < m.proven {
-		return // a later probe got a token, so only this request is lost
+		return // a later probe got a token, so the server works and only this request hangs
 	}
 	from := w.from
 	if m.moved != 0 {
@@ -300,7 +304,7 @@ func (l *Load) judge(now int64) {
 	together := m.from + m.limit
 	silent := m.to >= together || m.overdue != 0 && m.to >= m.overdue
 	if page := l.counts(now); page != nil {
-		// The page shows whether the requests of the last report still wait.
+		// A page with counters shows whether the requests of the last access log entry still wait.
 		waiting := m.overdue != 0 && now >= m.overdue && now-m.reported < int64(reportGap) && l.Total() > 0
 		due := together
 		if m.overdue != 0 {
@@ -316,7 +320,7 @@ func (l *Load) judge(now int64) {
 	}
 }
 
-// m.mu is held.
+// The caller holds m.mu.
 func (m *motion) fallSilent(now int64) {
 	from := cmp.Or(m.from, now)
 	m.given.Store(0)
@@ -332,7 +336,7 @@ func (l *Load) readSoon() {
 	}
 }
 
-// Suspect makes the server silent until it is probed, for tests.
+// Suspect makes the server count as silent until a probe gets a token, for tests.
 func (l *Load) Suspect(now time.Time) {
 	if l.registry == nil {
 		return
@@ -349,20 +353,20 @@ func (l *Load) Suspect(now time.Time) {
 	}
 }
 
-// Silence returns why the server is silent, or nil.
+// Silence describes why the server is silent; nil if it is not silent.
 func (l *Load) Silence() *Silence { return l.motion.silence.Load() }
 
 // Addr returns the server's address.
 func (l *Load) Addr() netip.AddrPort { return l.addr }
 
-// Model returns the model of a waiting request; "" if unknown.
+// Model returns the model of the last waiting request, for probes; "" if unknown.
 func (l *Load) Model() string {
 	l.motion.mu.Lock()
 	defer l.motion.mu.Unlock()
 	return l.motion.model
 }
 
-// Answers records that a probe got a token. sent is the time of the probe.
+// Answers records that a probe got a token. sent is when the probe was sent.
 func (l *Load) Answers(sent, now time.Time) {
 	l.moves(sinceStart(now))
 	l.health.succeed(sinceStart(now))
@@ -372,8 +376,8 @@ func (l *Load) Answers(sent, now time.Time) {
 	m.proven = sinceStart(sent)
 }
 
-// Probed records a probe that got no token. denied means that the server denies all probes. Then
-// user requests are sent as trials, one at a time, at growing intervals.
+// Probed records a probe that got no token. denied means that the server denies all probes. After
+// such a denial, requests of users are sent as trials, one at a time, at growing intervals.
 func (l *Load) Probed(outcome string, denied bool, now time.Time) {
 	m := &l.motion
 	m.mu.Lock()
@@ -417,15 +421,15 @@ func (r *Registry) watch(l *Load) {
 	notify(r.waits)
 }
 
-// Waiting receives a value when Silent has a new server to judge.
+// Waiting returns a channel that receives a value when Silent has a new server to judge.
 func (r *Registry) Waiting() <-chan struct{} { return r.waits }
 
-// Silent judges the servers with waiting requests, and returns the silent servers that must be
-// probed. more means that the caller must call Silent again soon.
+// Silent checks all servers whose requests wait, and returns the silent servers, which the caller
+// must probe. more means that the caller must call Silent again soon.
 func (r *Registry) Silent(now time.Time) (silent []*Load, more bool) {
 	r.watching.Lock()
 	list := r.watched
-	r.watched = nil // watch may add to it meanwhile
+	r.watched = nil // watch may add servers to the new list during the loop
 	r.watching.Unlock()
 	at, kept := sinceStart(now), list[:0]
 	for _, l := range list {
@@ -443,7 +447,8 @@ func (r *Registry) Silent(now time.Time) (silent []*Load, more bool) {
 	return silent, len(r.watched) > 0
 }
 
-// stays reports whether the server stays watched. A server outside all pools is not silent.
+// stays reports whether the server must stay watched: requests wait, or the server is silent. in
+// means that a pool has the server. A server outside all pools is never silent.
 func (l *Load) stays(in bool) bool {
 	m := &l.motion
 	m.mu.Lock()

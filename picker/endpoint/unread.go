@@ -8,12 +8,12 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// Unread is a prompt that was sent to servers, until the first response begins.
+// Unread is a prompt that was sent to servers and has no response yet.
 type Unread struct {
 	Pool   objectid.Target
 	Stream bool
-	// To are the pick's first endpoint and the server that reads the prompt for this endpoint; each
-	// may be zero.
+	// To holds the pick's first endpoint, and the server that reads the prompt for this endpoint if
+	// it is another one; each may be zero.
 	To     [2]UnreadAt
 	blocks int
 	chain  [prefix.MaxBlocks]uint64
@@ -37,7 +37,7 @@ func NewUnread(pool objectid.Target, stream bool, chain prefix.Chain) *Unread {
 // Chain returns the prompt's chain, valid until End.
 func (u *Unread) Chain() prefix.Chain { return u.chain[:u.blocks] }
 
-// End ends the use of the prompt.
+// End releases u's memory for reuse: the caller must not use u any more.
 func (u *Unread) End() {
 	u.To = [2]UnreadAt{}
 	unreads.Put(u)

@@ -2,13 +2,13 @@ package external
 
 import "bytes"
 
-// Form is the form of a field such as "prompt" in OpenAI's API.
+// Form is the JSON form of a field such as "prompt" in OpenAI's API.
 type Form uint8
 
 const (
-	OtherForm Form = iota // neither a text nor a list
+	OtherForm Form = iota // neither a string nor a list
 	TextForm
-	TextsForm // a list whose first element is a text
+	TextsForm // a list whose first element is a string
 	ListForm  // any other list; it may be empty
 )
 

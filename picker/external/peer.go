@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// After this number of failures in a row, no call is made for leftOut. Then one call tries
-	// again.
+	// The circuit breaker opens after this number of failures in a row: for leftOut, Do makes no
+	// call. Then one call tries again.
 	failures = 5
 	leftOut  = 2 * time.Second
 	maxIdle  = 64
@@ -27,11 +27,11 @@ const (
 type PeerConfig struct {
 	Name    string        // the peer's name in errors
 	URL     string        // http://HOST:PORT or https://HOST:PORT
-	Timeout time.Duration // default 300 ms
-	Release string        // default Release()
+	Timeout time.Duration // of a call; default 300 ms
+	Release string        // the release of this program; default Release()
 }
 
-// Peer calls another program, which may be absent, slow or of another release.
+// Peer calls another program. The other program may be absent, slow or of another release.
 type Peer struct {
 	cfg     PeerConfig
 	base    string
@@ -77,7 +77,8 @@ type Response struct {
 	Body   []byte
 }
 
-// Do calls the peer. Statuses from 500 on, except 503, and responses of another release are errors.
+// Do calls the peer. It returns an error for statuses from 500 on, except 503, and for responses
+// from another minor release.
 func (p *Peer) Do(ctx context.Context, c Call) (*Response, error) {
 	r, err := p.breaker.Execute(func() (*Response, error) { return p.do(ctx, c) })
 	switch {

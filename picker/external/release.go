@@ -6,7 +6,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/release"
 )
 
-// VersionHeader has the release of the program that sent a response, such as v0.1.2.
+// VersionHeader names the response header with the release of the program that sent it, such as
+// v0.1.2.
 const VersionHeader = "x-penstock-version"
 
 // Release returns the release of this build; "(devel)" for a build outside of a source tree.

@@ -22,15 +22,16 @@ import (
 type ServerConfig struct {
 	Component string // processor, router or tokens
 	Listen    string // HOST:PORT; port 0 means any free port
-	Body      int64  // in bytes
-	Bodies    int64  // all bodies at the same time, in bytes
-	Release   string // default Release()
+	Body      int64  // maximum size of a request's body, in bytes
+	Bodies    int64  // maximum size of all bodies in memory, in bytes
+	Release   string // the release of this program; default Release()
 	Grace     time.Duration
 	Metrics   *prometheus.Registry // served at /metrics; may be nil
 	Log       *slog.Logger         // default slog.Default()
 }
 
-// Server is the HTTP server of a program. It also serves GET /healthz, /version and /metrics.
+// Server is the HTTP server of a program. Besides the program's paths, it serves GET /healthz,
+// /version and /metrics.
 type Server struct {
 	cfg      ServerConfig
 	mux      *http.ServeMux
@@ -62,7 +63,7 @@ func NewServer(cfg ServerConfig) *Server {
 	return s
 }
 
-// Handle adds a path. Its handler receives the whole body, and may keep it.
+// Handle adds a handler. The handler receives the whole body, and may keep the slice.
 func (s *Server) Handle(pattern string, handle func(w http.ResponseWriter, r *http.Request, body []byte)) {
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		size := r.ContentLength
@@ -91,7 +92,7 @@ func (s *Server) Handle(pattern string, handle func(w http.ResponseWriter, r *ht
 	})
 }
 
-// ServeHTTP adds the release to every response.
+// ServeHTTP implements http.Handler. It adds VersionHeader to every response.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set(VersionHeader, s.cfg.Release)
 	s.mux.ServeHTTP(w, r)
@@ -116,7 +117,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	server := &http.Server{
 		Handler: s, ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:  5 * time.Second, // a stalled body takes room that other bodies need
+		ReadTimeout:  5 * time.Second, // a body that stalls takes memory that other bodies need
 		WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelWarn),
 	}
@@ -146,7 +147,7 @@ func Fail(w http.ResponseWriter, status int, format string, args ...any) {
 	WriteJSON(w, status, map[string]string{"error": fmt.Sprintf(format, args...)})
 }
 
-// WriteJSON responds with a value.
+// WriteJSON responds with a value in JSON.
 func WriteJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("content-type", "application/json")
 	w.WriteHeader(status)

@@ -9,7 +9,7 @@ import (
 // DefaultBodies is the default limit of NewBodies, in bytes.
 const DefaultBodies = 256 << 20
 
-// ReasonOverloaded is the reason of a 503 if there is no room for a required body.
+// ReasonOverloaded is the reason of a 503 if Bodies has no room for a body that the pick requires.
 const ReasonOverloaded = "picker_overloaded"
 
 const (
@@ -17,9 +17,9 @@ const (
 	scannerBytes = 44 << 10
 )
 
-// Bodies bounds the memory of bodies that a process holds until their picks. Above the bound, picks
-// read no bodies. In BUFFERED, Envoy is not asked for a body that would not fit, because gRPC holds
-// the whole body before it is counted.
+// Bodies bounds the memory of the request bodies that a process holds until their picks. Above the
+// bound, picks do not read bodies. In the body mode BUFFERED, the picker does not request a body
+// that would exceed the bound, because gRPC holds the whole body in memory before Bodies counts it.
 type Bodies struct {
 	limit            int64
 	held             atomic.Int64
@@ -37,8 +37,8 @@ func NewBodies(limit int64) *Bodies {
 // Held returns the number of bytes held now, including overhead.
 func (b *Bodies) Held() int64 { return b.held.Load() }
 
-// Unread counts picks that read no body because of the bound. Rejected counts requests answered
-// with 503.
+// Unread returns the number of picks that read no body because of the bound. Rejected returns the
+// number of requests that got a 503 because of the bound.
 func (b *Bodies) Unread() uint64   { return b.unread.Load() }
 func (b *Bodies) Rejected() uint64 { return b.rejected.Load() }
 
@@ -51,7 +51,8 @@ func (b *Bodies) take(n int64, share *int64) bool {
 	return true
 }
 
-// room reserves nothing, because a client may declare a body and send none.
+// room reports whether a body of n bytes fits. It reserves no memory, because a client may declare
+// a body and never send it.
 func (b *Bodies) room(n int64) bool { return n == 0 || b.held.Load()+n+scannerBytes <= b.limit }
 
 func (b *Bodies) give(n int64, share *int64) {

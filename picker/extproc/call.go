@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// The gateway's configuration sets this initial metadata of an ext_proc call.
+// Keys of the initial metadata of an ext_proc call. The gateway's configuration sets the metadata.
 const (
 	MetadataKeyPool = "x-penstock-pool"
 	// MetadataKeyRetries is the number of retries in the route's policy.
@@ -21,13 +21,15 @@ const (
 	MetadataKeyPools = "x-penstock-pools"
 	// MetadataKeyLast is "true" for a request that was already spilled.
 	MetadataKeyLast = "x-penstock-last"
-	// MetadataKeyOpen is "true" if any known endpoint may serve when the remote picker names none.
+	// MetadataKeyOpen is "true" if any known endpoint may serve the request when the remote picker
+	// names no endpoint.
 	MetadataKeyOpen = "x-penstock-open"
 	// MetadataKeySubset is a label selector for endpoints.
 	MetadataKeySubset = "x-penstock-subset"
 	// MetadataKeyImport is "true" in calls from a cluster that imports the pool.
 	MetadataKeyImport = "x-penstock-import"
-	// MetadataKeyTries is "fixed" if the route, not the picker, limits the time of an attempt.
+	// MetadataKeyTries is "fixed" if the route limits the time of each attempt, so that the picker
+	// must not.
 	MetadataKeyTries = "x-penstock-tries"
 	// MetadataKeyUsage is "exact" if streams must report their tokens (BodyPolicy.Usage).
 	MetadataKeyUsage = "x-penstock-usage"
@@ -101,8 +103,8 @@ func (c *callContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// ReadCall is a tap.ServerInHandle that parses a call's metadata. A handler would have to copy the
-// metadata. The copy takes 1.2 us of a pick's 50 us.
+// ReadCall is a tap.ServerInHandle that parses a call's metadata. Unlike a handler of the call, it
+// need not copy the metadata, which would take 1.2 us of a pick's 50 us.
 func ReadCall(ctx context.Context, info *tap.Info) (context.Context, error) {
 	if info.FullMethodName != processMethod {
 		return ctx, nil

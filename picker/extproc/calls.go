@@ -11,8 +11,8 @@ import (
 // MaxCalls bounds the open calls from another cluster at a process.
 const MaxCalls = 16384
 
-// Calls bounds the open calls from each of the other clusters. Calls whose connections prove no
-// cluster share one bound. Calls of this cluster's Gateways are not bounded.
+// Calls bounds the open calls from each other cluster. All calls whose connections do not
+// authenticate a cluster share one bound. Calls of this cluster's Gateways have no bound.
 type Calls struct {
 	limit  int
 	excess atomic.Uint64

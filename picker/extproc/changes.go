@@ -17,7 +17,8 @@ import (
 const (
 	maxChangedHeaders = 64
 	maxChangedBytes   = 32 << 10 // sum of names and values, in bytes
-	// maxBodyGrowth is in bytes. A picker may add the token IDs of a long prompt.
+	// maxBodyGrowth bounds how much longer a remote picker may make a body, in bytes. A picker may
+	// add the token IDs of a long prompt.
 	maxBodyGrowth = 4 << 20
 )
 
@@ -29,7 +30,7 @@ type Changes struct {
 	bytes    int
 }
 
-// A remote picker may change neither connectionHeaders nor ownHeaders.
+// Headers that a remote picker may not change.
 var (
 	connectionHeaders = []string{"host", "content-length", "connection", "keep-alive", "proxy-authenticate",
 		"proxy-authorization", "proxy-connection", "te", "trailer", "trailers",
@@ -79,7 +80,7 @@ func (c *Changes) add(m *extprocv3.HeaderMutation, names *Names) error {
 			return err
 		}
 		own := &corev3.HeaderValueOption{
-			Header:       &corev3.HeaderValue{Key: name, RawValue: value}, // Envoy ignores the field Value
+			Header:       &corev3.HeaderValue{Key: name, RawValue: value}, // Envoy does not read the field Value
 			AppendAction: option.GetAppendAction(), KeepEmptyValue: option.GetKeepEmptyValue(),
 		}
 		//lint:ignore SA1019 Envoy still reads the field that append_action replaces
@@ -113,7 +114,8 @@ func (c *Changes) sets(name string) bool {
 	})
 }
 
-// returned copies a remote picker's body only if it differs from the sent body.
+// returned is the body that a remote picker sends back. It has a copy only if this body differs
+// from the sent body.
 type returned struct {
 	sent    mem.BufferSlice
 	size    int

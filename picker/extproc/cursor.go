@@ -80,7 +80,7 @@ func (c *cursor) length() (int, error) {
 	return int(v), nil
 }
 
-// bytes returns a view if one buffer has all n bytes, otherwise a copy.
+// bytes returns the next n bytes: as a view if they are in one buffer, otherwise as a copy.
 func (c *cursor) bytes(n int) []byte {
 	if n == 0 {
 		return nil

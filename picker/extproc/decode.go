@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Kind is the phase of a Message: the member of ProcessingRequest's oneof.
+// Kind is the phase of a request that a Message is about: the member of ProcessingRequest's oneof.
 type Kind uint8
 
 // The kinds are numbered as the fields of ProcessingRequest.
@@ -42,7 +42,7 @@ type Message struct {
 	EndOfStream bool // also true for end_of_stream_without_message
 	// Observe is observability_mode: the picker must not respond.
 	Observe bool
-	// RequestMode and ResponseMode are ModeUnknown except in a stream's first message.
+	// RequestMode and ResponseMode are set only in a stream's first message, otherwise ModeUnknown.
 	RequestMode, ResponseMode Mode
 	// Body has views of the chunk. Each view holds a reference until Free or TakeBody.
 	Body mem.BufferSlice
@@ -72,7 +72,7 @@ func (m *Message) Free() {
 	messages.Put(m)
 }
 
-// DropBody frees the body but not m. m must have no headers.
+// DropBody frees the body, but not m itself. It must not be called if m has headers.
 func (m *Message) DropBody() {
 	m.Body.Free()
 	m.raw.Free()
@@ -128,8 +128,8 @@ func (m *Message) unmarshal(data mem.BufferSlice) error {
 	return nil
 }
 
-// phase reads a member of the oneof. The value merges with an earlier value of the same member, and
-// replaces an earlier value of another member, as in all protobuf readers.
+// phase reads the member of the oneof for a phase. As in all protobuf readers, the value merges
+// with an earlier value of the same member, and replaces an earlier value of another member.
 func (m *Message) phase(c *cursor, kind Kind) error {
 	n, err := c.length()
 	if err != nil {

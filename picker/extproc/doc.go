@@ -3,9 +3,9 @@
 // messages. Remote is the client side of the protocol: it calls another picker. Only package picker
 // calls this package.
 //
-// Every path frees all buffers of a Message (Message.Free). A pick allocates nothing here. A stream
-// that Envoy resets is a request that has ended, not an error.
+// Every code path frees all buffers of a Message (Message.Free). A pick allocates no memory in this
+// package. If Envoy resets a stream, the request has ended; this is no error.
 //
-// Behind an Envoy with one saturated worker, a pick by headers takes 50 us; grpc-go takes 33 us of
-// these.
+// With an Envoy that has one saturated worker, a pick without a body takes 50 us, of which grpc-go
+// takes 33 us.
 package extproc

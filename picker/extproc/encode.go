@@ -18,10 +18,10 @@ const MaxChunk = 62 << 10
 type Answer struct {
 	// Status is 0 for a pick, otherwise the HTTP status of an immediate response.
 	Status int
-	// Endpoints are "ip:port", or "envoy://hops/NAME" for a hop. The Picker may reuse the memory
-	// after the End of Track.
+	// Endpoints are "ip:port", or "envoy://hops/NAME" for a hop. The Picker may reuse the list's
+	// memory after Track.End.
 	Endpoints List
-	// MaxRetries is the value of x-envoy-max-retries. A negative value changes nothing.
+	// MaxRetries is the value of x-envoy-max-retries. If it is negative, the header is not set.
 	MaxRetries int
 	// HeadersLimit is the time without headers after which Envoy tries the next endpoint in
 	// parallel; 0 means no limit.
@@ -29,8 +29,8 @@ type Answer struct {
 	// Headers are the headers to set in the request. All other endpointpicker.RoutingHeaders are
 	// removed.
 	Headers []Header
-	// TokenData is a JSON array of token IDs for the body's nvext.token_data, or nil. The body must
-	// be read (BodyPolicy.OwnWorkers).
+	// TokenData is a JSON array of token IDs for the body's nvext.token_data, or nil. It needs
+	// BodyPolicy.OwnWorkers.
 	TokenData []byte
 	// TokenIDs replaces the body's "token_ids", if not nil. It needs BodyPolicy.Process.
 	TokenIDs []byte
@@ -39,12 +39,13 @@ type Answer struct {
 	// Pool and Lease appear in the access log, if Lease is set.
 	Pool  string
 	Lease Lease
-	// Keeps means that the server stores the response, so the gateway reads the response's ID.
+	// Keeps means that the server stores the response, so the gateway must report the response's
+	// ID in the access log.
 	Keeps bool
 	// Used is an accesslog.PickText for the access log, or "".
 	Used string
-	// Reason is short and stable ("pool_full"), for x-penstock-reason. Message is for display. Both
-	// need a Status.
+	// Reason is a short and stable text for x-penstock-reason, such as "pool_full". Message is for
+	// display. Both need a Status.
 	Reason, Message string
 	// Body is the JSON body of an immediate response with Status 200 and no Reason.
 	Body string
@@ -101,10 +102,11 @@ type Response struct {
 type Tracker interface {
 	// Response returns a header to set, or the zero Header.
 	Response(Response) Header
-	// Begun is called at the first body byte, if the gateway sends bodies as they arrive.
+	// Begun is called at the first byte of the response's body, if the gateway sends the body to
+	// the picker as it arrives.
 	Begun()
-	// End is called at the end of the stream. In modes that skip the response, this is soon after
-	// the pick.
+	// End is called at the end of the stream: soon after the pick if the gateway does not send the
+	// response to the picker.
 	End()
 }
 
@@ -127,8 +129,8 @@ const (
 	replyTimeout          protowire.Number = 10
 )
 
-// writer encodes a message backwards, so that a nested message's length is known when its tag is
-// written.
+// writer encodes a message from its end to its beginning, so that it knows a nested message's
+// length when it writes the nested message's tag.
 type writer struct {
 	buf []byte
 	at  int
@@ -209,8 +211,8 @@ func (w *writer) field(key string, value ...string) {
 	w.close(1, entry)
 }
 
-// namespace wraps the fields written since mark in a Struct. The Struct's key in dynamic_metadata
-// is name.
+// namespace wraps the fields that were written since mark in a Struct, the entry name of
+// dynamic_metadata.
 func (w *writer) namespace(name string, mark int) {
 	w.close(5, mark) // Value.struct_value
 	w.close(2, mark)
@@ -232,8 +234,8 @@ func pickReply(phase protowire.Number, a *Answer, c *change, names *Names) *repl
 	return r.set(&w)
 }
 
-// In the message the oneof is the last field, so that a new body can follow. A response to trailers
-// can carry only metadata.
+// pick writes the response for a pick. The oneof is the last field of the message, so that the
+// caller can append a new body. A response to trailers can carry only metadata.
 func (w *writer) pick(phase protowire.Number, a *Answer, c *change, names *Names) {
 	if phase == replyRequestTrailers {
 		w.varint(0)
@@ -274,7 +276,7 @@ func (w *writer) oneof(phase protowire.Number, a *Answer, c *change, names *Name
 	}
 	if a.HeadersLimit > 0 {
 		w.header("x-envoy-upstream-rq-per-try-timeout-ms", strconv.FormatInt(a.HeadersLimit.Milliseconds(), 10))
-		// So that a timed-out attempt goes on, even the last one.
+		// Without this header, Envoy would end an attempt that exceeds the limit.
 		w.header("x-envoy-hedge-on-per-try-timeout", "true")
 	}
 	w.header(names.Destination, a.Endpoints...)

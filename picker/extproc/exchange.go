@@ -22,7 +22,7 @@ import (
 type Request struct {
 	// "namespace/name" of the Gateway whose key authenticates the call; "" if calls need no key.
 	Gateway     string
-	Member      string   // other cluster that the connection proves; "" if none
+	Member      string   // other cluster that the call's connection authenticates; "" if none
 	Vouched     bool     // the ClusterSet believes Member's claims about callers
 	Pool        string   // "" if the gateway named none
 	Open        bool     // see MetadataKeyOpen
@@ -41,23 +41,23 @@ type Request struct {
 	// Body is set in BUFFERED and FULL_DUPLEX_STREAMED, if BodyPolicy has Whole or Keep. With Keep
 	// and without Whole, Body may be incomplete.
 	Body mem.BufferSlice
-	// Facts are zero without a body. Facts.Chain is valid during Pick.Answer.
+	// Facts are zero if the body was not read. Facts.Chain is valid only during Pick.Answer.
 	Facts request.Facts
 
 	exchange *exchange
 	extended bool
 }
 
-// Reported reports whether an access log reports the request's end: only gateways of this cluster
-// that Penstock configures have such a log.
+// Reported reports whether an access log will report the request's end. Only gateways of this
+// cluster that Penstock configures send this log.
 func (r *Request) Reported() bool { return r.Pool != "" && !r.Imported }
 
 // MaxExtension bounds Extend. It is below Envoy's maximum (translator/envoy, maxMessageTimeout).
 const MaxExtension = time.Hour - 10*time.Second
 
-// Extend makes the gateway wait up to d for the next response, instead of 2 s. Only the first call
-// counts, because Envoy accepts one extension for each message. FULL_DUPLEX_STREAMED has no
-// timeout.
+// Extend makes the gateway wait up to d for the next response, instead of 2 s. Later calls have no
+// effect, because Envoy accepts one extension for each message. In the body mode
+// FULL_DUPLEX_STREAMED, Extend has no effect, because Envoy has no timeout.
 func (r *Request) Extend(d time.Duration) {
 	x := r.exchange
 	if x == nil || r.extended || x.requestMode == ModeFullDuplexStreamed {
@@ -94,13 +94,13 @@ type exchange struct {
 	scanner *request.Scanner // nil before the first body bytes
 	spread  *request.Spread  // nil if the pool needs no hash
 	change  change
-	sent    mem.BufferSlice // body before changes, if the answer may change it further
+	sent    mem.BufferSlice // the client's body without changes; nil unless the answer may change the body, too
 	renamed mem.BufferSlice // copy of sent with the replaced model; nil if the model stays
 	rewrite *request.Rewriter
 
 	done        bool
 	rejected    bool
-	requestEnd  bool // the end was sent back to Envoy (FULL_DUPLEX_STREAMED)
+	requestEnd  bool // the end of the body was sent back to Envoy (FULL_DUPLEX_STREAMED)
 	responseEnd bool
 	begun       bool
 	track       Tracker
@@ -199,8 +199,9 @@ func (x *exchange) requestHeaders(m *Message) error {
 	switch x.requestMode {
 	case ModeBuffered, ModeBufferedPartial:
 		if !x.bodies.room(declared(m)) {
-			// gRPC would receive the whole body before it is counted. With Process, the request
-			// gets a 503, because members cannot be removed from an unread body.
+			// Pick without the body: gRPC would receive the whole body before Bodies counts it.
+			// With Process the request gets a 503, because the picker cannot remove members from a
+			// body that it does not read.
 			if problem := x.overloaded(x.policy.Process && x.request.Reported()); problem != nil {
 				return x.answer(replyRequestHeaders, problem)
 			}
@@ -219,8 +220,8 @@ func (x *exchange) requestHeaders(m *Message) error {
 	return x.choose(replyRequestHeaders)
 }
 
-// waits reports whether the pick waits for the body. Upgrades and gRPC streams may never end.
-// Multipart bodies have no prompt.
+// waits reports whether the pick waits for the body. It returns false for upgrades and gRPC
+// streams, which may never end, and for multipart bodies, which have no prompt.
 func (x *exchange) waits(headers *Message) bool {
 	if !x.policy.Wait && !x.policy.Prompts {
 		return false
@@ -315,7 +316,7 @@ func (x *exchange) requestBody(m *Message) error {
 	case problem != nil:
 		return x.answer(replyRequestBody, problem)
 	case !streamed:
-		// The access log reports the request's end, so the call may end.
+		// If the access log reports the request's end, the call may end now.
 		x.done = x.request.Reported() && !x.request.Imported
 		err := x.choose(replyRequestBody)
 		x.dropBody()
@@ -326,7 +327,8 @@ func (x *exchange) requestBody(m *Message) error {
 	return x.pickAndReturnBody(m.EndOfStream)
 }
 
-// overloaded returns a 503 if needed is true, or if the policy requires the body.
+// overloaded is called if Bodies has no room for a body. It returns a 503 if needed is true or the
+// policy requires the body, otherwise nil.
 func (x *exchange) overloaded(needed bool) *Answer {
 	if needed || x.policy.Whole || x.policy.Rewrite || x.policy.OwnWorkers {
 		x.bodies.rejected.Add(1)
@@ -339,8 +341,8 @@ func (x *exchange) overloaded(needed bool) *Answer {
 
 func declared(m *Message) int64 { return int64(Digits(m.Header("content-length"), 12)) }
 
-// read reads a chunk of the body that the pick waits for. If too many bodies are held, whole is
-// false: the pick continues without the body, or read returns an answer.
+// read reads a chunk of the body that the pick waits for. whole is false if Bodies has no room for
+// the chunk: the pick then continues without the body, or the request gets the answer problem.
 func (x *exchange) read(m *Message, streamed bool) (whole bool, problem *Answer) {
 	if x.size += m.Body.Len(); x.size > x.policy.Limit {
 		return false, &Answer{Status: 413, Reason: "body_too_large",

@@ -7,8 +7,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-// HeaderDead marks a dead server's response, so that the gateway retries the request at another
-// server.
+// HeaderDead is a response header that the picker adds if the server of a failed response is dead.
+// The gateway then retries the request at another server.
 const HeaderDead = "penstock-server-dead"
 
 // Failures determines whether servers with failed responses are dead.

@@ -26,8 +26,8 @@ type conversation struct {
 	quit   chan struct{}
 }
 
-// silence bounds the wait for the body after a remote picker's pick. The protocol requires the
-// body, but not all pickers return it.
+// silence bounds how long a conversation waits for the body after a remote picker's pick. The
+// protocol requires that pickers send the body back, but not all do.
 const silence = 250 * time.Millisecond
 
 type received struct {
@@ -54,7 +54,7 @@ func (c *conversation) converse() (RemoteAnswer, error) {
 		if err != nil {
 			return RemoteAnswer{}, err
 		}
-		if c.body.begun { // the body may be in one chunk with the answer
+		if c.body.begun { // even if this message has the answer, too
 			c.peer.returns.Store(true)
 		}
 		if done {
@@ -95,9 +95,9 @@ func (c *conversation) send() error {
 	return nil
 }
 
-// receive reads until the call ends, because unread messages would prevent a remote picker from
-// reading the response headers. It ends the call if the messages after the answer are larger than
-// the body and one more message.
+// receive reads a remote picker's messages until the call ends. It also reads the messages after
+// the answer, because a remote picker that cannot send them would not read the response headers. It
+// ends the call if these messages are together larger than the body and one more message.
 func (c *conversation) receive(messages chan<- received) {
 	limit := c.body.size + maxMessage
 	for {
@@ -227,7 +227,7 @@ func (t *remoteTracker) Response(r Response) Header {
 	return Header{}
 }
 
-// Begun does nothing: a remote picker receives no response bodies.
+// Begun does nothing, because a remote picker gets no response bodies.
 func (*remoteTracker) Begun() {}
 
 // End may be called from any goroutine, and repeatedly.
@@ -257,8 +257,8 @@ type remoteMessage struct {
 	chunk     *extprocv3.StreamedBodyResponse
 }
 
-// read decodes a message and adds its header changes to the answer. A Remote decodes one message at
-// a time, because many small fields take many times their size when decoded.
+// read decodes a message and adds its header changes to the answer. To bound memory, a Remote
+// decodes one message at a time: decoded small fields are many times larger than encoded ones.
 func (c *conversation) read(b encoded) (m remoteMessage, err error) {
 	c.remote.decoding.Lock()
 	defer c.remote.decoding.Unlock()
@@ -300,7 +300,7 @@ func destination(r *extprocv3.ProcessingResponse, mutation *extprocv3.HeaderMuta
 	return named
 }
 
-// Current pickers use raw_value; others may still use value.
+// headerValue returns a header's value. Current pickers set raw_value; older ones may set value.
 func headerValue(h *corev3.HeaderValue) []byte {
 	if len(h.GetRawValue()) > 0 {
 		return h.GetRawValue()

@@ -26,7 +26,7 @@ func TestFrames_BuffersHaveTheLengthThatWasAskedFor(t *testing.T) {
 	}
 }
 
-// Without reuse, frames would make as much garbage as the prompts have bytes.
+// Frames reuses buffers. Otherwise each prompt would create as many bytes of garbage as it has.
 func TestFrames_AreUsedAgainWithoutClearing(t *testing.T) {
 	var f extproc.Frames
 	again := false

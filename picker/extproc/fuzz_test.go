@@ -16,8 +16,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// pooled cuts data into buffers of n bytes, like HTTP/2 frames. The pool counts buffers that were
-// not freed.
+// pooled cuts data into buffers of n bytes, like HTTP/2 frames. The returned pool counts the
+// buffers that are not freed.
 func pooled(data []byte, n int) (mem.BufferSlice, *countingPool) {
 	pool := &countingPool{}
 	var bufs mem.BufferSlice
@@ -39,13 +39,13 @@ func (p *countingPool) Put(b *[]byte) {
 	clear((*b)[:cap(*b)]) // makes a use after free visible
 }
 
-// lookedUp has all headers with a place in Message.named, and one header without.
+// lookedUp has all headers with an index in Message.named, and x-other, which has none.
 var lookedUp = []string{":path", ":status", "upgrade", "cookie", "content-type", "content-length", "x-request-id",
 	"traceparent", "x-session-id", "x-session-token",
 	"x-envoy-max-retries", "x-gateway-model-name", "x-llm-d-slo-ttft-ms", "x-llm-d-slo-tpot-ms", "x-slo-ttft-ms",
 	"x-slo-tpot-ms", "x-other"}
 
-// view has the fields by which both decoders are compared.
+// view has the fields in which Message must equal the message that the generated code decodes.
 type view struct {
 	Kind                      Kind
 	End, Observe              bool
@@ -165,7 +165,7 @@ func seeds(t testing.TB) [][]byte {
 		}
 		out = append(out, b)
 	}
-	// The same member of the oneof twice, and two members in succession.
+	// Messages with two different members of the oneof, and with one member twice.
 	return append(out, slices.Concat(out[0], out[1]), slices.Concat(out[3], out[4]), slices.Concat(out[3], out[3]))
 }
 
@@ -273,7 +273,8 @@ func FuzzAnswer_EqualsGenerated(f *testing.F) {
 	})
 }
 
-// expect adds the headers of c to want. It compares c's removals and body with got.
+// expect adds the headers that c sets to want. It compares the headers and the body that c removes
+// or replaces with got.
 func (c *change) expect(t *testing.T, want map[string]string, got *extprocv3.CommonResponse) {
 	t.Helper()
 	var removed []string
@@ -374,7 +375,8 @@ func FuzzRemoteChanges_AreBounded(f *testing.F) {
 	})
 }
 
-// Only the first entries of a remote picker's list count, cut if too long.
+// Of a remote picker's list, only the first maxEndpoints entries count, each cut to maxEndpointText
+// bytes.
 func FuzzRemoteList_IsBounded(f *testing.F) {
 	for _, s := range []string{"", ",", "10.0.0.1:80", "10.0.0.1:80, [::1]:80", strings.Repeat("10.0.0.1:80,", 17),
 		strings.Repeat("1", 65) + ",2", strings.Repeat(",", 100)} {

@@ -6,8 +6,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 )
 
-// name is the index of a header that picks look up. One pass finds all of them. This saves a pick
-// 1.2 to 3.3 us.
+// name is the index of a header that picks look up. One pass over a message finds all such headers,
+// which saves a pick 1.2 to 3.3 us.
 type name uint8
 
 const (
@@ -30,7 +30,8 @@ const (
 	namePlainTPOT
 	names
 
-	// routing is the common index of all endpointpicker.RoutingHeaders. Their values are not kept.
+	// routing is the common index of all endpointpicker.RoutingHeaders. A Message keeps only
+	// whether it has such a header.
 	routing
 )
 
@@ -124,8 +125,8 @@ func (m *Message) nameHeaders() {
 	}
 }
 
-// ok is false if the field is not a header. Envoy sends raw_value; other data planes may send
-// value.
+// nextHeader reads one field of an encoded HeaderMap. ok is false if the field is not a header. The
+// value is raw_value, as Envoy sends it, or value, as other data planes may.
 func nextHeader(block []byte) (key, value, rest []byte, ok bool) {
 	num, entry, rest := nextField(block)
 	if num != 1 {

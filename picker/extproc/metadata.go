@@ -37,8 +37,8 @@ func (m *Message) Subset(namespace string) (entries []string, set bool) {
 	return entries, true
 }
 
-// Served returns the endpoint that served the request ("ip:port"), or nil. A data plane with its
-// own namespace for picks may use the protocol's namespace here.
+// Served returns the endpoint that served the request ("ip:port"), or nil. It also reads the
+// protocol's namespace, which a data plane may use even if its picks have another namespace.
 func (m *Message) Served(namespace string) []byte {
 	value, ok := m.metadata(namespace, keyServed)
 	if !ok && namespace != namespaceLB {
@@ -99,7 +99,8 @@ const (
 	valueList   = 6
 )
 
-// Members with another wire type count as unknown fields.
+// valueTypes has the wire types of Value's members. A member with another wire type counts as an
+// unknown field.
 var valueTypes = [...]protowire.Type{1: protowire.VarintType, 2: protowire.Fixed64Type,
 	valueString: protowire.BytesType,
 	4:           protowire.VarintType, 5: protowire.BytesType, valueList: protowire.BytesType}

@@ -5,14 +5,16 @@ import (
 	"time"
 )
 
-// Each ejection lasts twice as long as the previous one.
+// The first ejection lasts firstEjection, and each further one twice as long as the one before, up
+// to maxEjection.
 const (
 	firstEjection = time.Second
 	maxEjection   = 30 * time.Second
 )
 
-// outlier ejects a picker that did not answer in time, as Envoy's outlier detection does. After the
-// ejection, one trial request is sent. A picker that fails at once is not ejected.
+// outlier decides whether a remote picker gets requests. Like Envoy's outlier detection, it ejects
+// a picker that does not answer in time. After the ejection, it admits one trial request. It does
+// not eject a picker that fails at once.
 type outlier struct {
 	mu       sync.Mutex
 	failures int
@@ -21,8 +23,8 @@ type outlier struct {
 	err      error
 }
 
-// admit returns why no request may be sent now, or nil. trial marks the first request after an
-// ejection. The caller passes the outcome of each admitted request to done.
+// admit returns an error if the picker must get no request now. trial is true for the first request
+// after an ejection. The caller passes trial and the outcome of each admitted request to done.
 func (o *outlier) admit(now time.Time) (trial bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -60,7 +62,7 @@ func (o *outlier) done(now time.Time, trial bool, how outcome, err error) {
 	case answered:
 		o.failures, o.err = 0, nil
 	case late:
-		// Several requests in flight may be late; only the first counts.
+		// If several requests in flight are late, only the first counts. A late trial also counts.
 		if o.failures > 0 && !trial {
 			return
 		}

@@ -22,7 +22,8 @@ import (
 
 const (
 	connectTimeout = 500 * time.Millisecond
-	// turnTimeout bounds the wait for an answer while another address can be tried.
+	// turnTimeout bounds how long Ask waits for the answer of one address while it can still try
+	// another one.
 	turnTimeout = 700 * time.Millisecond
 	// answerTimeout bounds Ask. It is below Envoy's 2 s, so that the request can still be answered.
 	answerTimeout = 1700 * time.Millisecond
@@ -30,8 +31,9 @@ const (
 	maxMessage = 1 << 20
 )
 
-// pings detect a frozen or disconnected remote picker while calls are open. A gRPC-Go server with
-// default settings may close a connection that pings this often; the client then pings less often.
+// pings make the client ping a remote picker while calls are open, to detect that it is frozen or
+// disconnected. A grpc-go server with default settings may close a connection because of so many
+// pings; the client then pings less often.
 var pings = keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 2 * time.Second}
 
 // RemoteConfig locates a remote picker.
@@ -39,7 +41,7 @@ type RemoteConfig struct {
 	Addrs []dial.Address // tried in order; required
 	TLS   dial.TLS       // for addresses that are not Cleartext
 	Names Names          // used by the remote picker
-	Pool  string         // sent to a remote picker with several pools; "" sends none
+	Pool  string         // pool to name to a remote picker with several pools; "" names none
 }
 
 // Remote is the client side of the protocol: it forwards a gateway's request to another picker.
@@ -117,15 +119,16 @@ type RemoteAnswer struct {
 
 const maxFollowed = 1 << 14
 
-// Crowded reports whether too many calls are open: each must then end with its gateway's call.
+// Crowded reports whether more than maxFollowed calls are open. A further call must then end with
+// its gateway's call, and not only with the request.
 func (r *Remote) Crowded() bool { return r.users.Load() > maxFollowed }
 
 // Open returns the number of open calls.
 func (r *Remote) Open() int64 { return max(r.users.Load()-1, 0) }
 
-// Ask forwards q's headers and body, and returns the remote picker's answer. The mode is always
-// FULL_DUPLEX_STREAMED, which every picker of this protocol supports. A request whose body was not
-// read is sent as a request without a body: otherwise the remote picker would wait for the body.
+// Ask forwards q's headers and body, and returns the remote picker's answer. The body mode is
+// always FULL_DUPLEX_STREAMED, which every picker of this protocol supports. If q's body was not
+// read, Ask declares that q has no body: otherwise the remote picker would wait for the body.
 //
 // A remote picker may extend the timeout once with override_message_timeout. Ask then extends the
 // gateway's timeout by a little more. If an address does not answer in time, Ask ejects it for a
@@ -160,7 +163,7 @@ func (r *Remote) Ask(ctx context.Context, q *Request) (RemoteAnswer, error) {
 }
 
 func (r *Remote) turn(ctx context.Context, p *peer, limit time.Time, q *Request) (RemoteAnswer, outcome, error) {
-	// The gateway's call may end with the pick, and this call goes on.
+	// The gateway's call may end with the pick, but the call to the remote picker continues.
 	call, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
 	timer := time.AfterFunc(time.Until(limit), func() { cancel(errLate) })
@@ -218,7 +221,7 @@ func connected(ctx context.Context, conn *grpc.ClientConn) error {
 }
 
 func unreachable(ctx context.Context, conn *grpc.ClientConn) error {
-	// If conn is connected by now, the call succeeds and must end.
+	// If conn is connected by now, Process begins a call, which the cancel ends.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if _, err := extprocv3.NewExternalProcessorClient(conn).Process(ctx); err != nil {
@@ -227,7 +230,7 @@ func unreachable(ctx context.Context, conn *grpc.ClientConn) error {
 	return errors.New("not reachable")
 }
 
-// Results of Reason: only one side uses TLS, or the port is closed.
+// Results of Reason if only one side uses TLS, the TLS handshake fails, or the port is closed.
 const (
 	ReasonCleartext  = "it answers in cleartext to a TLS handshake"
 	ReasonHandshake  = "the TLS handshake fails"
@@ -252,8 +255,8 @@ func Reason(err error) string {
 	return strings.Join(strings.Fields(ephemeral.ReplaceAllString(text, "")), " ")
 }
 
-// ask calls one remote picker. After a success, cancel is called and r is released when the call
-// ends. After an error, the caller of ask does both.
+// ask calls one remote picker. After a success, the end of the call calls cancel and r.release.
+// After an error, the caller of ask must do both.
 func (r *Remote) ask(ctx context.Context, cancel func(), p *peer, q *Request, extend func(time.Duration)) (RemoteAnswer,
 	error) {
 	if q.TraceParent != "" {

@@ -17,7 +17,8 @@ type pooledReply struct {
 	reply
 	one  [1]mem.Buffer
 	view []byte
-	// gRPC pools only buffers above 1 KiB. The unused second half makes this buffer larger.
+	// gRPC returns only buffers above 1 KiB to their pool. Only the first half of memory is used;
+	// the second half makes the buffer large enough.
 	memory [2*replyBytes + 1]byte
 }
 
@@ -43,7 +44,7 @@ func (r *pooledReply) Put(*[]byte) {
 	replies.Put(r)
 }
 
-// Get is unused.
+// Get implements mem.BufferPool. gRPC never calls it.
 func (*pooledReply) Get(length int) *[]byte {
 	b := make([]byte, length)
 	return &b

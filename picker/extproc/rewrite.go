@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-project/penstock/picker/request"
 )
 
-// headerModel carries the client's model, as read from the body.
+// headerModel is the request header with the client's model, which the picker reads in the body.
 const headerModel = "x-gateway-model-name"
 
 // maxModelHeader bounds headerModel, in bytes. The script that routes by this header has the same
@@ -51,7 +51,8 @@ func (c *change) headers(w *writer) {
 	}
 }
 
-// tooManyModels rejects a body in which a server might read a model that was not replaced.
+// tooManyModels rejects a body with more members "model" than the picker can replace: a server
+// might read one that was not replaced.
 var tooManyModels = Answer{Status: 400, Reason: ReasonInvalidBody,
 	Message: "the request's body is invalid: it has too many members \"model\"", MaxRetries: -1}
 
@@ -59,7 +60,8 @@ var tooManyModels = Answer{Status: 400, Reason: ReasonInvalidBody,
 var notUTF8 = Answer{Status: 400, Reason: ReasonInvalidBody,
 	Message: "the request's body is invalid: write JSON in UTF-8", MaxRetries: -1}
 
-// rewriteBody returns the client's model. From then on the scanner's facts describe the new body.
+// rewriteBody changes a body as the policy requires, and returns the client's model. The scanner's
+// facts then describe the changed body.
 func (x *exchange) rewriteBody() (model string, problem *Answer) {
 	if x.scanner.NotUTF8() && (x.policy.Rewrite || x.policy.OwnWorkers || x.policy.Process) {
 		return "", &notUTF8
@@ -97,7 +99,7 @@ func (x *exchange) rewriteBody() (model string, problem *Answer) {
 	return model, nil
 }
 
-// replaceBody consumes body's references.
+// replaceBody applies the splices to body, whose references it takes over.
 func (x *exchange) replaceBody(body mem.BufferSlice, splices []request.Splice) {
 	x.request.Body = request.Apply(body, splices)
 	x.change.replaced, x.change.length = true, x.size+request.Grown(splices)
@@ -131,8 +133,8 @@ func (r *Request) takeBody(bytes int) bool {
 	return x == nil || x.bodies.take(int64(bytes), &x.held)
 }
 
-// Sent returns the client's body, in which the new model replaces the client's, for
-// BodyPolicy.Process. It is valid during Pick.Answer.
+// Sent returns the body for the processor (BodyPolicy.Process): the client's body with the replaced
+// model, but without the other changes. It is valid only during Pick.Answer.
 func (r *Request) Sent() mem.BufferSlice {
 	switch x := r.exchange; {
 	case x != nil && x.renamed != nil:
@@ -184,9 +186,9 @@ func (x *exchange) replaceModel() (model string, problem *Answer) {
 	return model, nil
 }
 
-// clientsModel returns the model that the client asked for. Before a hop, an earlier pick may have
-// replaced the model in the body; that pick left the client's model in headerModel. A client cannot
-// set this header, because the edge removes it.
+// clientsModel returns the model that the client asked for. If the request was spilled, the pick of
+// its first pool may have replaced the model in the body; headerModel then has the client's model.
+// A client cannot set headerModel, because the first gateway removes it.
 func (x *exchange) clientsModel(served string) string {
 	if name := x.request.Headers.Header(headerModel); x.request.Last && len(name) > 0 {
 		return string(name)
@@ -214,7 +216,8 @@ func validHeader(text string) bool {
 	return text != "" && len(text) <= maxModelHeader && text[0] != ' ' && text[len(text)-1] != ' '
 }
 
-// changed moves a new body from the request to the change, if this reply carries the body.
+// changed returns the changes for the reply to a phase. It moves a new body from the request into
+// the changes if this reply carries the body.
 func (x *exchange) changed(phase protowire.Number) *change {
 	c := &x.change
 	if !x.request.Reported() && x.request.Facts.Size == 0 && x.request.Headers.Header(headerModel) != nil {
@@ -229,15 +232,16 @@ func (x *exchange) changed(phase protowire.Number) *change {
 		if x.request.Headers.Header("content-length") == nil {
 			c.length = 0
 		}
-		if x.requestMode == ModeBufferedPartial { // the rest of the body is unknown
+		if x.requestMode == ModeBufferedPartial { // the length of the whole body is unknown
 			c.length, c.dropLength = 0, true
 		}
 	}
 	return c
 }
 
-// rewriteChunks prepares the changes to a body that passes in chunks after the pick (STREAMED). The
-// pick uses headerModel only if headers are trusted, because a client could name a Critical model.
+// rewriteChunks prepares the changes to a body that arrives in chunks after the pick (STREAMED).
+// The pick uses the model in headerModel only with TrustHeaders: a client could name a Critical
+// model.
 func (x *exchange) rewriteChunks() {
 	if x.requestMode != ModeStreamed {
 		return
@@ -275,7 +279,7 @@ func (x *exchange) readNothing(m *Message, streamed bool) (problem *Answer) {
 	case streamed:
 		x.request.Body = m.TakeBody(x.request.Body) // sent back after the pick
 		x.passUnread()
-	case x.policy.Process: // m has the whole body, so only this message is held
+	case x.policy.Process: // BUFFERED: m has the whole body
 		size, rewriter := m.Body.Len(), request.NewRewriter(nil, true)
 		defer rewriter.Release()
 		body, ok := rewriter.Write(m.TakeBody(nil), true)

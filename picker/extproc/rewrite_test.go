@@ -78,7 +78,7 @@ func TestRewrite_DuplexBodyIsReplacedBehindItsHeaders(t *testing.T) {
 	}
 }
 
-// In STREAMED, the pick precedes the body.
+// In STREAMED, the pick precedes the body, so the model is replaced in the passing chunks.
 func TestRewrite_StreamedBodyIsReplacedChunkByChunk(t *testing.T) {
 	p := &fakePicker{policy: rewriting}
 	k := open(t, start(t, p))
@@ -129,7 +129,8 @@ func TestRewrite_TooManyModelsAreInvalid(t *testing.T) {
 	}
 }
 
-// A server would get an unknown model in a body that the picker could not hold.
+// A request that needs a replaced model gets a 503 if Bodies has no room for its body: without the
+// replacement, the server would get a model that it does not have.
 func TestRewrite_BodyThatCannotBeHeldIsAnswered503(t *testing.T) {
 	p := &fakePicker{policy: rewriting, held: NewBodies(1)}
 	k := open(t, start(t, p))
@@ -141,8 +142,8 @@ func TestRewrite_BodyThatCannotBeHeldIsAnswered503(t *testing.T) {
 	}
 }
 
-// After a lost pick that replaced the model, a hop to the pool itself gets the request. Its
-// headerModel has the client's model.
+// The pick before a hop may have replaced the model in the body. The pick behind the hop then takes
+// the client's model from headerModel.
 func TestRewrite_BehindAHopTheClientsModelCounts(t *testing.T) {
 	for header, want := range map[string]string{"public": rewritten,
 		"client's": strings.Replace(asked, "public", "client's", 1)} {
@@ -158,7 +159,8 @@ func TestRewrite_BehindAHopTheClientsModelCounts(t *testing.T) {
 	}
 }
 
-// With its own header a client could choose the model that a server sees.
+// The picker removes a client's own headerModel, with which the client could name another model
+// than in the body.
 func TestModelHeader_OfAClientIsStripped(t *testing.T) {
 	for text, want := range map[string]string{`{"model":"a\nb"}`: headerModel, `{"model":5}`: headerModel,
 		`[]`: headerModel, `{"model":"m"}`: ""} {
@@ -179,8 +181,8 @@ const (
 	ownedWorkers = `{"model":"v1","nvext":{"token_data":[1,2],"dp_rank":null,"annotations":[]}}`
 )
 
-// The change that replaces the model also removes the client's workers and adds the pick's token
-// IDs.
+// When the picker replaces the model, it also removes the client's workers, and adds the pick's
+// token IDs.
 func TestNvext_BodyHasTheWorkersOfThePick(t *testing.T) {
 	policy := rewriting
 	policy.OwnWorkers = true
@@ -291,8 +293,8 @@ func TestTokenIDs_StreamedBodyHasNoRoute(t *testing.T) {
 	}
 }
 
-// While too many bodies are held, the pick does without the body, and "route" is removed from it in
-// transit.
+// If Bodies has no room, the picker picks without the body, and removes "route" from the passing
+// chunks.
 func TestTokenIDs_UnreadBodyHasNoRoute(t *testing.T) {
 	want := strings.Replace(routedGone, "v1", "public", 1)
 	held := NewBodies(1)

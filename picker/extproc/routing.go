@@ -8,8 +8,9 @@ import (
 
 var routingHeaders = endpointpicker.RoutingHeaders()
 
-// route also removes the client's routing headers, which could make a server send the request to
-// any address. Penstock's edges and hops have already removed them.
+// route adds the answer's headers to the request. It removes the client's own routing headers,
+// which could make a server send the request to any address. Gateways that Penstock configures have
+// already removed them.
 func (x *exchange) route(a *Answer) {
 	x.change.set, x.change.remote = a.Headers, a.Changes
 	m := x.request.Headers

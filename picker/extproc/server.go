@@ -31,29 +31,32 @@ type Pick interface {
 
 // BodyPolicy describes how a pool uses request bodies.
 type BodyPolicy struct {
-	// Wait delays the pick until the body has been read, except in NONE and STREAMED, and except
-	// for upgrades and gRPC. Prompts has the same effect, but only for APIs whose prompts are
-	// known.
+	// Wait delays the pick until the body has been read, except in the body modes NONE and
+	// STREAMED, and for upgrades and gRPC streams. Prompts has the same effect, but only for APIs
+	// whose prompts the picker can read.
 	Wait, Prompts bool
-	// Whole means that Pick needs the body itself, not only its Facts.
+	// Whole means that Pick needs Request.Body, not only Request.Facts.
 	Whole bool
-	// Keep means that Pick can use the body, if there is room for it.
+	// Keep fills Request.Body if Bodies has room for it.
 	Keep bool
-	// Valid answers 400 to bodies that are not JSON, for APIs whose prompts are known. It needs
-	// Keep.
+	// Valid answers 400 to bodies that are not JSON, for APIs whose prompts the picker can read. It
+	// needs Keep.
 	Valid bool
-	// Rewrite replaces models by Pick.Replacement. A request whose body cannot be held gets a 503.
+	// Rewrite replaces the model in bodies by Pick.Replacement. A request gets a 503 if Bodies has
+	// no room for its body.
 	Rewrite bool
-	// In STREAMED, TrustHeaders lets a pick that precedes the body use x-gateway-model-name.
+	// TrustHeaders lets a pick in the body mode STREAMED, which precedes the body, take the model
+	// from x-gateway-model-name.
 	TrustHeaders bool
-	// OwnWorkers removes the workers and token IDs in a body's nvext, except in STREAMED. A request
-	// whose body cannot be held gets a 503.
+	// OwnWorkers removes the client's workers and token IDs from a body's nvext, except in
+	// STREAMED. A request gets a 503 if Bodies has no room for its body.
 	OwnWorkers bool
 	// Process means that Pick sends the body (Request.Sent) to another process and may add token
-	// IDs. The member "route", which is for the picker, is removed. A request in BUFFERED from
-	// which this member cannot be removed gets a 503.
+	// IDs. The body's member "route" is for the picker, which removes it. In the body mode
+	// BUFFERED, a request gets a 503 if the picker cannot remove the member.
 	Process bool
-	// Usage adds stream_options.include_usage to streams of OpenAI's APIs, if the body can be held.
+	// Usage adds stream_options.include_usage to streamed requests of OpenAI's APIs, if Bodies has
+	// room for the body.
 	Usage bool
 	// UserMessages is the number of user messages of a chat completion that Facts.Spread hashes; 0
 	// means no hash. A chat completion that is not JSON then gets a 400.
@@ -63,8 +66,8 @@ type BodyPolicy struct {
 	Assume Mode
 	// Limit bounds a held body, in bytes. A larger body gets a 413.
 	Limit int
-	// Unavailable is like Answer.Unavailable, but it ends the call before the first response,
-	// because Envoy does not retry a call that has a response.
+	// Unavailable is like Answer.Unavailable, but ends the call before the picker sends a response:
+	// Envoy does not retry a call after a response.
 	Unavailable bool
 }
 
@@ -75,9 +78,9 @@ type Config struct {
 	// ImportBodies are for calls from other clusters; default: NewBodies(0).
 	ImportBodies *Bodies
 	Calls        *Calls // for calls from other clusters; default: NewCalls(0)
-	// Gateway returns the Gateway whose key a call has, or "".
+	// Gateway returns the Gateway whose key a call has, or ""; may be nil.
 	Gateway func(context.Context) string
-	// Member returns the other cluster that a call's connection proves; may be nil.
+	// Member returns the other cluster that a call's connection authenticates, or ""; may be nil.
 	Member   func(context.Context) string
 	Uploads  Uploads // nil means no limit
 	Failures Failures
@@ -179,7 +182,7 @@ func (s *Server) process(stream grpc.ServerStream) error {
 	if x.pick, err = s.Picker.Begin(ctx, &x.request); err != nil {
 		return err
 	}
-	if x.request.Imported { // the other fields describe this cluster's routes
+	if x.request.Imported { // another cluster must not set the fields about this cluster's routes
 		x.request.Pools, x.request.Retries, x.request.Spill, x.request.Last, x.request.Subset, x.request.Open = nil, 0,
 			nil, false, "", false
 		x.request.Fixed, x.request.Exact = false, false

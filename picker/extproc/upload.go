@@ -7,7 +7,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-// headerChunked is the Transfer-Encoding of a request at the edge.
+// headerChunked is the request header in which a Gateway's configuration copies Transfer-Encoding,
+// which Envoy removes before its filters run.
 const headerChunked = "x-penstock-chunked"
 
 // Uploads decides which requests with large bodies an Envoy may accept.
@@ -16,7 +17,7 @@ type Uploads interface {
 	Upload(ctx context.Context, gateway string, limit int64) Upload
 }
 
-// Upload is the share of one request in its Envoy's memory.
+// Upload is the memory for bodies that one request has reserved in its Envoy.
 type Upload interface {
 	Take(n int64) bool // reserves n more bytes, if there is room
 	Close()            // returns the reserved bytes
@@ -28,11 +29,12 @@ func (unlimited) Upload(context.Context, string, int64) Upload { return unlimite
 func (unlimited) Take(int64) bool                              { return true }
 func (unlimited) Close()                                       {}
 
-// maxHeld bounds the part of a body that an Envoy holds. Envoy rejects a larger body with 413, or
-// forwards it without retries (translator/envoy, maxBody).
+// maxHeld bounds how many bytes of one body an Envoy holds. Envoy rejects a larger body with 413,
+// or forwards it without holding it for retries (translator/envoy, maxBody).
 const maxHeld = 32 << 20
 
-// upload reserves a declared length at once. Other bodies count as they arrive.
+// upload serves a call about an upload. It reserves a declared content-length at once, and memory
+// for other bodies as they arrive.
 func (s *Server) upload(stream grpc.ServerStream, limit int64) error {
 	u := s.Uploads.Upload(stream.Context(), s.Gateway(stream.Context()), limit)
 	defer u.Close()

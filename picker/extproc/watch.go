@@ -30,8 +30,8 @@ func (unwatched) Watch(context.Context, Watched, func(*Answer)) (func(), error) 
 	return nil, status.Error(codes.Unavailable, "this process watches no requests")
 }
 
-// watch keeps the call of an open request until the request ends. An immediate response ends the
-// request, also after the response has begun.
+// watch keeps the call about an open request open until the request ends. If access ends, it sends
+// an immediate response: Envoy then ends the request, even if the server's response has begun.
 func (s *Server) watch(stream grpc.ServerStream, c *call) error {
 	m := newMessage()
 	err := stream.RecvMsg(m)
@@ -60,7 +60,7 @@ func (s *Server) watch(stream grpc.ServerStream, c *call) error {
 	}
 }
 
-// watchedCall serializes answers: a stream allows one sender at a time.
+// watchedCall serializes the answers on a stream, because a stream allows one sender at a time.
 type watchedCall struct {
 	stream    grpc.ServerStream
 	anthropic bool

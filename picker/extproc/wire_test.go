@@ -151,7 +151,8 @@ func (k client) receive() *extprocv3.ProcessingResponse {
 	return p
 }
 
-// expectEnd ends the stream, and fails if the server sends a message before its own end.
+// expectEnd closes the client's side of the stream, and fails the test if the server sends a
+// message before it ends the stream.
 func (k client) expectEnd() {
 	k.t.Helper()
 	_ = k.CloseSend()

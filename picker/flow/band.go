@@ -17,8 +17,8 @@ func newBand(priority int) *band {
 	return &band{priority: priority, byID: map[string]*flow{}, order: list.New(), all: map[*Request]struct{}{}}
 }
 
-// sharedID is the fairness ID of the flow that further IDs share when there are maxFlows flows. No
-// header value contains a NUL.
+// sharedID is the ID of the flow for requests whose fairness IDs exceed maxFlows. It cannot be a
+// client's ID, because no header value contains a NUL.
 const sharedID = "\x00"
 
 type flow struct {
@@ -29,13 +29,13 @@ type flow struct {
 
 func (b *band) next() *Request { return b.order.Front().Value.(*flow).requests[0] }
 
-// Waiting sums up the waiting requests of one priority.
+// Waiting is the number and total size of the waiting requests of one band.
 type Waiting struct {
 	Requests int
 	Bytes    int64
 }
 
-// Full returns the size of the band that was full when r was Rejected.
+// Full returns the size of r's band, including r, when r was Rejected.
 func (r *Request) Full() Waiting { return r.full }
 
 func (b *band) waiting(r *Request) Waiting {

@@ -261,8 +261,7 @@ func TestFlowControl_WaitingRequestGoesWhenThereIsRoom(t *testing.T) {
 	})
 }
 
-// While the endpoint of an admitted request is chosen, which may take seconds, the request takes
-// room.
+// An admitted request takes room until its endpoint is chosen, which may take seconds.
 func TestFlowControl_RoomOfAdmittedRequestIsNotGivenAwayAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{room: 2, sheddable: 1, endpoints: 1}
@@ -293,7 +292,7 @@ func TestFlowControl_RoomOfAdmittedRequestIsNotGivenAwayAgain(t *testing.T) {
 			t.Errorf("the request that waits is %v, %d are not placed; want admitted, and 1",
 				q.Outcome(chat), q.Unplaced())
 		}
-		q.Remove(chat) // this request was admitted meanwhile
+		q.Remove(chat) // this request has been admitted since
 		q.Remove(batch)
 		if q.Unplaced() != 0 {
 			t.Errorf("%d requests take room for good, want 0", q.Unplaced())
@@ -371,7 +370,7 @@ func admitTogether(t *testing.T, choice time.Duration) {
 	for range 2000 {
 		time.Sleep(5 * time.Millisecond)
 		synctest.Wait()
-		// 50 requests a second
+		// The servers finish 50 requests a second.
 		s.served = min(int(time.Since(start)/(20*time.Millisecond)), len(s.placed[0])+len(s.placed[1]))
 		for p, q := range s.queues {
 			q.Admit(time.Now())
@@ -391,7 +390,7 @@ func admitTogether(t *testing.T, choice time.Duration) {
 	if most > 22 {
 		t.Errorf("two processes had %d requests at servers that take 20; want at most 10 %% more", most)
 	}
-	if choice > reportsTake { // the choices take so long that the servers are not full
+	if choice > reportsTake { // choosing takes so long that the servers are never full
 		return
 	}
 	if first == 0 || first > 8800*time.Millisecond+2*choice { // (400 - 20) / 50 s plus 15 %

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// The defaults are llm-d's.
+// Defaults of Limits, as in llm-d.
 const (
 	DefaultRequests = 5000
 	DefaultBytes    = 1_000_000_000
@@ -19,20 +19,21 @@ const (
 )
 
 const (
-	// Fairness IDs beyond maxFlows share one more flow.
+	// maxFlows bounds the flows of a Queue. Further fairness IDs share one more flow in each band.
 	maxFlows = 1000
-	// Priorities beyond maxBands use the lowest band.
+	// maxBands bounds the bands of a Queue. Further priorities use the lowest band.
 	maxBands      = 64
 	interval      = 5 * time.Millisecond
 	emptyInterval = 100 * time.Millisecond
-	// lag is the time until another process counts a request that this process placed.
+	// lag is the assumed time until other processes count a request that this process placed.
 	lag = 64 * time.Millisecond
 )
 
 // Order determines which request of a flow goes first.
 type Order string
 
-// With Deadline, requests that have no Request.Deadline go last.
+// FCFS orders requests by their arrival. Deadline orders them by Request.Deadline; requests without
+// a deadline go last.
 const (
 	FCFS     Order = "FCFS"
 	Deadline Order = "Deadline"
@@ -48,8 +49,8 @@ type Limits struct {
 	Order    Order
 }
 
-// BandTTL is the maximum wait of the requests of one priority. With Negative, TTL applies to all
-// priorities below 0 that have no BandTTL themselves.
+// BandTTL is the maximum wait of the requests of one priority. If Negative is set, it applies to
+// all priorities below 0 without a BandTTL of their own, and Priority has no effect.
 type BandTTL struct {
 	Priority int
 	Negative bool
@@ -77,7 +78,7 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Room is how many requests a pool accepts at one moment.
+// Room is a measurement of how many further requests a pool accepts.
 type Room struct {
 	Endpoints int // endpoints that accept requests
 	// Requests is the number of further requests that the pool accepts. At most Sheddable of them
@@ -86,14 +87,14 @@ type Room struct {
 	// Saturation is at least 1 if the pool is saturated.
 	Saturation float64
 	// Others counts the other processes that admit requests to the same servers. First means that
-	// this process comes first in the order that all of them use.
+	// this process is the first of all in an order on which all agree.
 	Others int
 	First  bool
 }
 
 // Request is a request that waits for admission.
 type Request struct {
-	Priority int // higher goes first; below 0 is sheddable
+	Priority int // higher goes first; requests below 0 are sheddable
 	Fairness string
 	Bytes    int64
 	Deadline time.Time // zero for none
@@ -109,14 +110,14 @@ type Request struct {
 	index   int
 }
 
-// Outcome is the outcome of a request.
+// Outcome is the result of a request's admission.
 type Outcome int
 
-// All outcomes but Queued are final.
+// All outcomes except Queued are final.
 const (
 	Queued      Outcome = iota
-	Admitted            // its endpoint may be chosen now
-	Rejected            // its band is full
+	Admitted            // the caller may choose an endpoint for the request now
+	Rejected            // the request's band is full
 	Expired             // the request waited for its whole TTL
 	NoEndpoints         // the request waited for EmptyTTL without an endpoint in the pool
 	Canceled
@@ -131,13 +132,13 @@ func (o Outcome) String() string { return outcomes[o] }
 type Queue struct {
 	waiting   atomic.Int64
 	room      atomic.Int64 // remaining room until the next measurement
-	sheddable atomic.Int64 // sheddable part of room
+	sheddable atomic.Int64 // how much of room sheddable requests may take
 	measured  atomic.Int64
 	admitted  atomic.Int64
 	placed    atomic.Int64
 	settings  atomic.Pointer[settings]
 	last      atomic.Pointer[Room]
-	begin     time.Time // monotonic: changes of the clock have no effect
+	begin     time.Time // time of New; its monotonic clock makes measured immune to clock changes
 
 	mu      sync.Mutex
 	bands   []*band // non-empty, highest priority first
@@ -160,7 +161,8 @@ type settings struct {
 	measure func(now time.Time) Room
 }
 
-// New returns an empty Queue. measure is called with the Queue locked, and must not block.
+// New returns an empty Queue. The Queue calls measure, which returns the pool's current Room, while
+// the Queue is locked. So measure must not block.
 func New(l Limits, measure func(now time.Time) Room, now time.Time) *Queue {
 	q := &Queue{begin: now}
 	q.measured.Store(-int64(interval))
@@ -168,7 +170,7 @@ func New(l Limits, measure func(now time.Time) Room, now time.Time) *Queue {
 	return q
 }
 
-// Set replaces limits and measure. Waiting requests stay.
+// Set replaces the limits and the function measure. The waiting requests continue to wait.
 func (q *Queue) Set(l Limits, measure func(now time.Time) Room) {
 	q.settings.Store(&settings{l.withDefaults(), measure})
 }
@@ -176,16 +178,16 @@ func (q *Queue) Set(l Limits, measure func(now time.Time) Room) {
 // Limits returns the current limits.
 func (q *Queue) Limits() Limits { return q.settings.Load().Limits }
 
-// On reports whether there is flow control. Without flow control q is nil.
+// On reports whether the pool has flow control: a pool without it has a nil Queue.
 func (q *Queue) On() bool { return q != nil }
 
-// Pass admits a request without a lock if no request waits and there is room. If it returns false,
-// the caller calls Enter.
+// Pass admits a request without a lock, and returns true, if no request waits and there is room. If
+// it returns false, the caller must call Enter.
 func (q *Queue) Pass(priority int, now time.Time) bool {
 	if q.waiting.Load() > 0 || q.due(now) {
 		return false
 	}
-	q.admitted.Add(1) // before take, because a measurement in between must count the request
+	q.admitted.Add(1) // before take, so that a concurrent measurement counts the request
 	if !q.take(priority) {
 		q.admitted.Add(-1)
 		return false
@@ -243,18 +245,18 @@ func (q *Queue) Await(ctx context.Context, r *Request) Outcome {
 	return r.state
 }
 
-// Placed records that measurements count an admitted request from now on, or that the request is
-// not sent. Call it once for each admitted request.
+// Placed records that an admitted request counts in further measurements, because it has a lease,
+// or that it will not be sent. The caller calls Placed once for each admitted request.
 func (q *Queue) Placed() { q.placed.Add(1) }
 
 // Unplaced returns the number of admitted requests for which Placed was not called.
 func (q *Queue) Unplaced() int { return int(q.admitted.Load() - q.placed.Load()) }
 
-// Remove removes a queued request that will not be sent.
+// Remove removes a request that Enter has queued and that the caller will not send.
 func (q *Queue) Remove(r *Request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if r.state == Admitted { // a concurrent Admit has admitted the queued request
+	if r.state == Admitted { // by a concurrent Admit, since Enter queued it
 		q.Placed()
 		return
 	}
@@ -277,19 +279,19 @@ func (q *Queue) Room() Room {
 	return Room{}
 }
 
-// Delay returns the wait of the last admitted request.
+// Delay returns how long the last request that was admitted from the queue had waited.
 func (q *Queue) Delay() time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.delay
 }
 
-// Band sums up the waiting requests of one priority.
+// Band describes the waiting requests of one priority.
 type Band struct {
 	Priority int       `json:"priority"`
 	Requests int       `json:"requests"`
 	Flows    int       `json:"flows"`
-	Bytes    int64     `json:"bytes"` // bytes of the requests' bodies
+	Bytes    int64     `json:"bytes"` // total size of the requests' bodies
 	Oldest   time.Time `json:"oldest"`
 }
 
@@ -310,14 +312,14 @@ func (q *Queue) Bands() []Band {
 	return out
 }
 
-// Ahead sums up the waiting requests that precede a request.
+// Ahead describes the waiting requests that go before a new request.
 type Ahead struct {
 	Requests int
 	Bytes    int64
-	Oldest   time.Duration
+	Oldest   time.Duration // the longest wait so far
 }
 
-// Ahead returns the waiting requests of this priority and of higher priorities.
+// Ahead describes the waiting requests with this priority or a higher one.
 func (q *Queue) Ahead(priority int, now time.Time) (a Ahead) {
 	if q.waiting.Load() == 0 {
 		return a
@@ -352,7 +354,7 @@ func (q *Queue) take(priority int) bool {
 	return true
 }
 
-// q.mu is held.
+// admit admits waiting requests while there is room. The caller holds q.mu.
 func (q *Queue) admit(now time.Time) {
 	if q.due(now) {
 		q.measure(now)
@@ -360,7 +362,7 @@ func (q *Queue) admit(now time.Time) {
 	for len(q.bands) > 0 {
 		b := q.bands[0]
 		if !q.take(b.priority) {
-			return // lower bands have no room, either
+			return // there is no room for lower bands, either
 		}
 		r := b.next()
 		q.delay = now.Sub(r.arrived)
@@ -369,11 +371,12 @@ func (q *Queue) admit(now time.Time) {
 	}
 }
 
-// q.mu is held.
+// measure measures the pool's room, and sets the part of it that this process may use. The caller
+// holds q.mu.
 func (q *Queue) measure(now time.Time) {
 	s := q.settings.Load()
 	at := int64(now.Sub(q.begin))
-	placed := q.placed.Load() // read before measure: a request placed in between counts twice rather than not at all
+	placed := q.placed.Load() // read before measure: a request placed in between may count twice, but never zero times
 	m := s.measure(now)
 	q.roll(at)
 	taken := mix{q.granted.all - float64(max(q.room.Load(), 0)),
@@ -404,8 +407,8 @@ func (m *mix) add(taken mix, after time.Duration) {
 	m.all, m.sheddable = m.all*kept+taken.all, m.sheddable*kept+taken.sheddable
 }
 
-// reserve returns the number of servers to keep free of sheddable prompts. A server reads one
-// prompt at a time, so a request of priority 0 or above would otherwise wait.
+// reserve returns the number of servers to keep free of sheddable prompts, up to half of them. A
+// server reads one prompt at a time, so a more important request would wait for a sheddable one.
 func (m *mix) reserve(servers int) int {
 	if m.all <= 0 {
 		return 0
@@ -413,8 +416,8 @@ func (m *mix) reserve(servers int) int {
 	return int(min(1-m.sheddable/m.all, 0.5) * float64(servers))
 }
 
-// share assumes that each other process has as many unplaced and recently placed requests as this
-// process.
+// share returns how many of n further requests this process may admit. It assumes that each other
+// process has as many unplaced and recently placed requests as this process.
 func (q *Queue) share(n, unplaced int, m *Room) int {
 	if n -= unplaced; m.Others == 0 || n <= 0 {
 		return n
@@ -443,7 +446,8 @@ func (q *Queue) roll(at int64) {
 	q.lately[0].window, q.lately[0].placed = window, 0
 }
 
-// q.mu is held.
+// expireEmpty ends the requests that have waited for EmptyTTL, while the pool has no endpoint. The
+// caller holds q.mu.
 func (q *Queue) expireEmpty(s *settings, now time.Time) {
 	var over []*Request
 	for _, b := range q.bands {
@@ -458,7 +462,8 @@ func (q *Queue) expireEmpty(s *settings, now time.Time) {
 	}
 }
 
-// q.mu is held.
+// finish gives a queued request its final outcome, and removes it from the queue. It has no effect
+// if the request already has a final outcome. The caller holds q.mu.
 func (q *Queue) finish(r *Request, o Outcome) {
 	if r.state != Queued {
 		return
@@ -503,7 +508,7 @@ func (q *Queue) pump() {
 	}()
 }
 
-// q.mu is held.
+// band returns the band for a priority, and adds it if necessary. The caller holds q.mu.
 func (q *Queue) band(priority int) *band {
 	i, ok := slices.BinarySearchFunc(q.bands, priority, func(b *band, p int) int { return cmp.Compare(p, b.priority) })
 	switch {
@@ -517,7 +522,7 @@ func (q *Queue) band(priority int) *band {
 	return b
 }
 
-// q.mu is held.
+// drop removes a band if it is empty. The caller holds q.mu.
 func (q *Queue) drop(b *band) {
 	if len(b.all) > 0 {
 		return
@@ -527,7 +532,7 @@ func (q *Queue) drop(b *band) {
 	}
 }
 
-// q.mu is held.
+// add adds a request to its flow in a band. The caller holds q.mu.
 func (q *Queue) add(b *band, r *Request) {
 	f := b.byID[r.Fairness]
 	if f == nil {
@@ -549,8 +554,9 @@ func (q *Queue) add(b *band, r *Request) {
 	q.waiting.Add(1)
 }
 
-// makePlace rejects a request of the band's longest flow in favor of r. It returns false if r
-// belongs to that flow, or needs more than one request's place. q.mu is held.
+// makePlace rejects the last request of the full band's longest flow, to make room for r. It
+// returns false, and rejects nothing, if r's own flow is about as long, or if r needs more room
+// than that request frees. The caller holds q.mu.
 func (q *Queue) makePlace(b *band, r *Request, s *settings) bool {
 	longest := b.longest()
 	if longest == nil || longest.id == r.Fairness {
@@ -568,7 +574,7 @@ func (q *Queue) makePlace(b *band, r *Request, s *settings) bool {
 	return true
 }
 
-// Outcome returns the outcome of a request after Enter.
+// Outcome returns the current outcome of a request that Enter was called with.
 func (q *Queue) Outcome(r *Request) Outcome {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -8,28 +8,28 @@ import (
 )
 
 const (
-	// A server is saturated with DefaultQueue waiting requests, or at a KV cache usage of
-	// DefaultKV.
+	// By default, a server is saturated with DefaultQueue waiting requests, or at a KV cache usage
+	// of DefaultKV.
 	DefaultQueue = 5
 	DefaultKV    = 0.8
-	// A server with sheddableQueue waiting requests accepts no sheddable requests.
+	// A server with at least sheddableQueue waiting requests gets no sheddable requests.
 	sheddableQueue = 1
 	prefillRate    = 4000
 )
 
-// Saturation configures when a server is saturated; 0 means the default.
+// Saturation configures when a server is saturated.
 type Saturation struct {
-	Queue    float64
-	KV       float64 // usage, 0 to 1
-	InFlight int64   // 0 means no limit
+	Queue    float64 // waiting requests; 0 means DefaultQueue
+	KV       float64 // usage of the KV cache, 0 to 1; 0 means DefaultKV
+	InFlight int64   // requests in flight; 0 means no limit
 }
 
-// Measure returns the room of the endpoints. A server's saturation is the larger of queue / s.Queue
-// and KV cache usage / s.KV; the pool's saturation is the mean. If the pool's saturation is below
-// 1, it has room for as many requests as would raise the saturation to 1 if all of them were
+// Measure returns the room of a pool with these endpoints. A server's saturation is the larger of
+// queue / s.Queue and KV cache usage / s.KV; the pool's saturation is the mean of its servers. A
+// pool with a saturation below 1 has room for as many requests as would raise it to 1 if they were
 // queued. InFlight limits the room further. A server's queue is the queue on its metrics page plus
-// the requests sent since; if the page is stale, the queue is estimated from the requests in
-// flight.
+// the requests that were sent after it was read. If the page is stale, the queue is estimated from
+// the requests in flight.
 func (s Saturation) Measure(list []endpoint.Endpoint, now time.Time) Room {
 	if s.Queue <= 0 {
 		s.Queue = DefaultQueue
@@ -88,8 +88,9 @@ func queued(s *endpoint.State) float64 {
 	if !s.Fresh {
 		unread = max(0, float64(s.InFlight)-s.Running)
 	}
-	// A sent request leaves the queue once its prompt is read. A server that reports a queue cannot
-	// run more requests.
+	// A request leaves the queue once its prompt is read, so unread is at most the number of
+	// prompts that the server has yet to read. This does not hold for a server that reports a
+	// queue, because it cannot run more requests.
 	if s.Prompt > 0 && !(s.Fresh && s.Queue > 0) {
 		rate := s.Rate
 		if rate <= 0 {

@@ -14,7 +14,8 @@ type event struct {
 	medium, group                                         []byte
 }
 
-// Newer engines append more fields.
+// These are the fields of events, in their order in an event's array. Newer engines append further
+// fields.
 var (
 	storedFields = [...]string{"block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium",
 		"lora_name", "extra_keys", "group_idx"}
@@ -27,7 +28,8 @@ const (
 	allBlocksCleared = "AllBlocksCleared"
 )
 
-// decode skips events of unknown kinds: their blocks do not count as cached.
+// decode calls f for each event of a batch. It skips events of unknown kinds, whose blocks then do
+// not count as cached.
 func decode(batch []byte, f func(*event)) error {
 	r := reader{p: batch}
 	if head := r.head(); head.kind != array || head.n < 2 {
@@ -165,7 +167,8 @@ func (e *event) adapter() uint64 {
 	if name := e.adapterName(); len(name) > 0 {
 		return prefix.NameHash(name)
 	}
-	// Requests name adapters, not IDs, so these blocks match no request.
+	// The engine reports only the adapter's numeric ID. Requests have the adapter's name, so blocks
+	// of this adapter match no request.
 	if id := number(e.loraID); e.loraID != nil && id > 0 {
 		return prefix.NameHash(append([]byte("\x00lora_id "), e.loraID...))
 	}

@@ -2,12 +2,12 @@
 // prompt prefixes that a server reports as cached. Package picker owns the Subscriber; package
 // prefix keeps the results.
 //
-// An event's message is a topic, a sequence number and a batch in MessagePack. After a gap in the
+// A message has a topic, a sequence number and a batch of events in MessagePack. After a gap in the
 // sequence, the Subscriber queries the server's replay endpoint. If a gap remains, it drops all
-// reports of the server. Keys of blocks are computed from the events' tokens, not from the engine's
-// hashes, so servers may have different hash seeds. Of several KV cache groups, only group 0
-// counts.
+// reports of the server. It computes the keys of blocks from the tokens in the events, not from the
+// engine's hashes, because servers may have different hash seeds. If a server has several KV cache
+// groups, only events of group 0 count.
 //
-// Invariants: bad events only harm their server. The size of messages, the connections, the blocks
-// and the rate of each server are bounded. Goroutines run only inside Run.
+// Invariants: invalid events affect only the picks of their own server. Each server's message size,
+// connections, blocks and message rate are bounded. Goroutines run only inside Run.
 package kvevents

@@ -17,8 +17,8 @@ import (
 const (
 	maxConns  = 4096
 	maxOfHost = 32
-	// A short connection counts as open for againAfter after its end, to limit connections with
-	// broken events.
+	// A connection still counts against the limits for againAfter after its end if it was short.
+	// This limits how often a publisher of invalid events can connect.
 	againAfter = 5 * time.Second
 )
 
@@ -132,8 +132,8 @@ func (s *Subscriber) failAt(host netip.Addr, err error) {
 	}
 }
 
-// publishedBy returns the server at host that a topic names: kv@POD@MODEL, where POD is an address
-// or a pod's name. If host has only one server, any topic matches.
+// publishedBy returns the source of the server at host that a topic names. A topic is kv@POD@MODEL,
+// where POD is an address or a pod's name. If host has only one server, any topic matches.
 func (s *Subscriber) publishedBy(host netip.Addr, topic string) (*source, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

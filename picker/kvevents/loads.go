@@ -13,14 +13,14 @@ import (
 )
 
 // SGLang publishes each scheduler's load at a second PUB socket (--load-publish-endpoint, since
-// 0.5.19; scheduler_components/load_publisher.py). It sends a message upon each change and every
-// second. The message is the MessagePack of ["LoadStat", running, waiting, tokens in use, tokens
-// that fit, rank].
+// 0.5.19; scheduler_components/load_publisher.py). It sends a message after each change, and every
+// second. The message is the MessagePack of ["LoadStat", running requests, waiting requests, tokens
+// in the KV cache, tokens that fit in it, rank].
 
 // LoadSource is a model server that publishes its load.
 type LoadSource struct {
 	Server    netip.AddrPort // address of the server in picks
-	Publisher netip.AddrPort // PUB socket
+	Publisher netip.AddrPort // address of the PUB socket
 }
 
 // Load is a server's published load.
@@ -29,9 +29,9 @@ type Load struct {
 	Tokens, Fit      int // tokens in the KV cache, and tokens that fit in it; 0 if unknown
 }
 
-const loadTopic = "load" // prefix of topics
+const loadTopic = "load" // topic of SGLang's load messages
 
-// maxLoad bounds a message, in bytes. SGLang's messages have less than 100.
+// maxLoad bounds a load message, in bytes. SGLang's messages have less than 100 bytes.
 const maxLoad = 4 << 10
 
 const maxCount = 1 << 40
@@ -43,13 +43,14 @@ type loadSource struct {
 	problem atomic.Pointer[string] // why no loads arrive; nil while loads arrive
 }
 
-// LoadSubscription has the load sources of one pool.
+// LoadSubscription is a pool's subscription to the loads of its servers.
 type LoadSubscription struct {
 	subscriber *Subscriber
 	sources    []*loadSource
 }
 
-// SubscribeLoads adds sources. Subscriptions share equal sources.
+// SubscribeLoads subscribes to the loads of servers. Subscriptions with equal sources share one
+// connection.
 func (s *Subscriber) SubscribeLoads(list []LoadSource) *LoadSubscription {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +86,7 @@ func (n *LoadSubscription) Release() {
 	}
 }
 
-// Problem returns why a server's load does not arrive, or "".
+// Problem returns why a server's load does not arrive; "" if it arrives.
 func (n *LoadSubscription) Problem(server netip.AddrPort) string {
 	if n == nil {
 		return ""

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// reader reads MessagePack without allocations. It trusts no length: an array of n elements must
-// have at least n bytes. After an error, bad is true and all results are zero.
+// reader reads MessagePack without allocations. Lengths in the input may be wrong: an array of n
+// elements must have at least n bytes. After an error, bad is true and all results are zero.
 type reader struct {
 	p   []byte
 	at  int

@@ -19,7 +19,8 @@ type Source struct {
 	Server    netip.AddrPort // address of the server in picks
 	Pod       string         // the pod's name, which a topic may have instead of an address
 	Publisher netip.AddrPort
-	// Replay is the server's ROUTER socket for lost messages, or zero.
+	// Publisher is the server's PUB socket; zero if the server dials. Replay is its ROUTER socket,
+	// which sends lost messages again; zero for none.
 	Replay netip.AddrPort
 	// Topic is the prefix of the topics to read.
 	Topic string
@@ -31,26 +32,26 @@ type source struct {
 	ended bool // the prefix.Server was released; guarded by the field reading
 	gone  chan struct{}
 
-	restart    atomic.Bool            // another source of the server ended, which dropped the reports of both
+	restart    atomic.Bool            // another source of the server ended, which dropped all its reports
 	problem    atomic.Pointer[string] // why no events arrive; nil while a connection is open
 	failures   atomic.Uint64
 	unreplayed atomic.Pointer[string]
 
-	reading  sync.Mutex // held by the connection that is read: at most one at a time
+	reading  sync.Mutex // held while a connection is read: at most one at a time
 	stream   stream
 	pace     pace
 	replayed time.Time // time of the last replay; guarded by the field reading
 
 	mu     sync.Mutex
 	conn   *zmtp.Conn
-	lostAt time.Time // end of the last connection; zero once its reports were dropped
+	lostAt time.Time // end of the last connection; zero after the source's reports were dropped
 }
 
 const (
 	lostAfter = 10 * time.Second
 	// replayEvery is the shortest time between two replays of a server.
 	replayEvery = time.Second
-	// tried is how long a connection must last so that its end is no failure.
+	// The end of a connection that lasted for tried does not count as a failure.
 	tried = 10 * time.Second
 )
 
@@ -66,7 +67,7 @@ type pace struct {
 
 const (
 	bytesPerSecond = 8 << 20
-	messageBytes   = 256 // cost of the smallest message, in bytes of a large message
+	messageBytes   = 256 // a message counts with its size and this number of bytes
 	cpuShare       = 5   // a server takes at most a fifth of a core
 	maxDebt        = 8 * time.Second
 )
@@ -167,7 +168,7 @@ func (s *Subscriber) follow(ctx context.Context, src *source, c *zmtp.Conn, firs
 	if src.ended {
 		return errReleased
 	}
-	if src.pace.wait(0, 0, time.Now()) > 0 { // reconnecting later replaces waiting here
+	if src.pace.wait(0, 0, time.Now()) > 0 { // instead of waiting, close the connection: the caller reconnects later
 		return errPace
 	}
 	if src.restart.Swap(false) {
@@ -196,8 +197,8 @@ func (s *Subscriber) follow(ctx context.Context, src *source, c *zmtp.Conn, firs
 	}
 }
 
-// receive applies one message, after a replay if earlier messages are missing. It returns the pause
-// until the next read.
+// receive applies one message. If earlier messages are missing, it requests a replay first. It
+// returns the pause before the next read.
 func (s *Subscriber) receive(ctx context.Context, src *source, frames [][]byte) (wait time.Duration, err error) {
 	_, seq, batch, err := parse(frames)
 	if err != nil {
@@ -212,7 +213,8 @@ func (s *Subscriber) receive(ctx context.Context, src *source, frames [][]byte) 
 	return src.paid(frames, time.Since(began)), err
 }
 
-// If the replay fails, the reports stay until the next message shows a gap.
+// replay requests the messages from a sequence number on, and applies them. If the replay fails,
+// the server's reports stay until the next message shows a gap.
 func (s *Subscriber) replay(ctx context.Context, src *source, from uint64) {
 	if pause(ctx, time.Until(src.replayed.Add(replayEvery))) != nil {
 		return
@@ -231,10 +233,10 @@ func (s *Subscriber) replay(ctx context.Context, src *source, from uint64) {
 }
 
 const (
-	maxReplayed   = 10_000 // messages of an answer: as many as vLLM keeps
+	maxReplayed   = 10_000 // messages of a replay: as many as vLLM keeps
 	replayTimeout = 10 * time.Second
-	// replayIdle bounds the wait for the next message of an answer. A ROUTER socket drops messages
-	// while 1,000 wait for a connection, even the message that ends the answer.
+	// replayIdle bounds the wait for the next message of a replay. A ROUTER socket drops messages
+	// if 1,000 already wait for the connection, even the message that ends the replay.
 	replayIdle    = 2 * time.Second
 	replayAnswers = 16
 )
@@ -271,7 +273,7 @@ func (s *Subscriber) readReplayed(ctx context.Context, src *source, from uint64)
 			}
 			return false, err
 		}
-		if len(frames) == 4 && len(frames[0]) == 0 { // vLLM 0.32 has the topic after the empty frame
+		if len(frames) == 4 && len(frames[0]) == 0 { // vLLM 0.32 sends an empty frame before the topic
 			frames = frames[1:]
 		}
 		_, seq, batch, err := parse(frames)

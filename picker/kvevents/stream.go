@@ -9,18 +9,19 @@ import (
 
 var errMessage = errors.New("KV events: a message is not a topic, a sequence number of 8 bytes and a batch")
 
-// Publishers count messages from 0 or 1.
+// stream applies the messages of one publisher in sequence. A publisher's first sequence number is
+// 0 or 1.
 type stream struct {
 	tree    tree
 	started bool
-	// complete means that all messages were read since the publisher's start, or since its cache
-	// was last cleared.
+	// complete means that all messages were read since the publisher started, or since it last
+	// cleared its cache.
 	complete bool
 	next     uint64
-	replayed uint64 // end of the last replay; earlier messages may arrive again
+	replayed uint64 // first sequence number after the last replay; smaller ones may arrive again
 }
 
-// The first frame is a topic, or empty in older engines' replays.
+// parse splits a message into its three frames. The topic is empty in the replays of older engines.
 func parse(frames [][]byte) (topic []byte, seq uint64, batch []byte, err error) {
 	if len(frames) != 3 || len(frames[1]) != 8 {
 		return nil, 0, nil, errMessage
@@ -28,8 +29,8 @@ func parse(frames [][]byte) (topic []byte, seq uint64, batch []byte, err error) 
 	return frames[0], binary.BigEndian.Uint64(frames[1]), frames[2], nil
 }
 
-// missing returns the first missing number before seq. If the numbers start again, the publisher
-// has restarted with an empty cache.
+// missing reports whether messages before seq are missing, and the first missing number. If seq is
+// below the expected number, the publisher has restarted with an empty cache.
 func (s *stream) missing(seq uint64) (from uint64, missing bool) {
 	if s.started && seq < s.next && seq >= s.replayed {
 		s.forget()

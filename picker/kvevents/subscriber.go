@@ -24,18 +24,19 @@ const DefaultBlocks = 4 << 20
 // Config configures a Subscriber.
 type Config struct {
 	Prefixes *prefix.Index // required
-	// Listener accepts publishers that dial; may be nil. Run closes it.
+	// Listener accepts connections of publishers that dial; may be nil. Run closes the Listener.
 	Listener net.Listener
 	// Blocks bounds the blocks of all servers together; default DefaultBlocks.
 	Blocks int
 	// Load receives each published load; may be nil.
 	Load func(server netip.AddrPort, l Load)
-	// Never returns the kind of an address that must not be dialed, or ""; may be nil.
+	// Never returns the kind of an address that must not be dialed; "" for every other address. It
+	// may be nil.
 	Never func(netip.Addr) string
 	// Retry is the first pause between attempts to connect; default 1 s. Pauses double up to 30 s.
 	Retry time.Duration
 	Log   *slog.Logger // default: slog.Default()
-	// OnPanic receives panics of readers; may be nil.
+	// OnPanic is called if the reader of a source panics; may be nil.
 	OnPanic func(source string, value any, stack []byte)
 }
 
@@ -60,8 +61,8 @@ type places struct {
 	conns int
 }
 
-// readers bounds the large messages that are read at the same time. ownReaders bounds the large
-// messages from one address.
+// At most readers connections read a large message at the same time, and at most ownReaders
+// connections of one address.
 const (
 	readers    = 16
 	ownReaders = 4
@@ -97,13 +98,14 @@ func (s *Subscriber) notify() {
 	}
 }
 
-// Subscription has the sources of one pool.
+// Subscription is a pool's subscription to the KV events of its servers.
 type Subscription struct {
 	subscriber *Subscriber
 	sources    []*source
 }
 
-// Subscribe adds sources. Subscriptions share equal sources.
+// Subscribe subscribes to the KV events of sources. Subscriptions with equal sources share one
+// connection.
 func (s *Subscriber) Subscribe(list []Source) *Subscription {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +133,8 @@ func (s *Subscriber) Subscribe(list []Source) *Subscription {
 	return out
 }
 
-// Release ends the subscription. Reports of sources without another subscription are dropped.
+// Release ends the subscription. The Subscriber drops the reports of sources without another
+// subscription.
 func (n *Subscription) Release() {
 	if n == nil {
 		return
@@ -167,8 +170,8 @@ func (s *Subscriber) forgetDialled(src *source) {
 	}
 }
 
-// Problem returns why a server's reports are incomplete, or "". It also returns the server's
-// Knowledge.
+// Problem returns why a server's reports are incomplete; "" if they are complete. known is the
+// server's Knowledge.
 func (n *Subscription) Problem(server netip.AddrPort) (problem string, known prefix.Knowledge) {
 	if n == nil {
 		return "", prefix.Guessed
@@ -189,7 +192,7 @@ func (n *Subscription) Problem(server netip.AddrPort) (problem string, known pre
 	return "", prefix.Guessed
 }
 
-// Failures calls f with each server's number of failed or ended connections.
+// Failures calls f for each server, with the number of its connections that failed or ended.
 func (n *Subscription) Failures(f func(server netip.AddrPort, times uint64)) {
 	if n == nil {
 		return
@@ -270,7 +273,7 @@ func (s *Subscriber) end(src *source) {
 	src.ended = true
 	s.config.Prefixes.Release(src.stream.tree.server)
 	for _, other := range s.list() {
-		if other.Server == src.Server { // the server's settings changed, so it has a new source
+		if other.Server == src.Server { // the server has a new source, because its settings changed
 			other.restart.Store(true)
 			other.disconnect()
 		}
@@ -333,8 +336,8 @@ func (s *Subscriber) connect(ctx context.Context, src *source) error {
 
 const dialTimeout = 3 * time.Second
 
-// The connection lasts until the function end is called or ctx ends. most is the maximum size of a
-// message, in bytes; 0 means zmtp.DefaultMessage.
+// dial opens a connection, which lasts until the caller calls end or ctx ends. most is the maximum
+// size of a message, in bytes; 0 means zmtp.DefaultMessage.
 func (s *Subscriber) dial(ctx context.Context, to netip.AddrPort, socketType string, most int) (c *zmtp.Conn,
 	end func(), err error) {
 	if s.config.Never != nil {

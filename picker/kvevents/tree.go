@@ -13,16 +13,16 @@ type tree struct {
 	server *prefix.Server
 	quota  *quota
 	blocks map[uint64]block
-	// inner maps an engine's block to the keys of the prefix blocks that end inside it.
+	// inner maps an engine's block to the keys of the prefix blocks that end inside this block.
 	inner   map[uint64][]uint64
-	dropped uint64 // blocks with an unknown parent, or above the quota
+	dropped uint64 // number of blocks that were ignored: with an unknown parent, invalid, or above the quota
 }
 
 type block struct {
-	seed  uint64 // seed of the block's prompt
+	seed  uint64 // hash seed of the block's prompt
 	end   prefix.Place
 	media media
-	held  bool // prefix.Server has the key of the block's end
+	held  bool // prefix.Server has the prefix block that ends with this block
 }
 
 type media uint8
@@ -39,8 +39,8 @@ type quota struct {
 	servers atomic.Int64
 }
 
-// take reserves room for one more block of a server with n blocks. A server has at most an equal
-// share.
+// take reserves one more block for a server that has n blocks. It returns false if the server has
+// its equal share of the limit, or if the limit is reached.
 func (q *quota) take(n int) bool {
 	if int64(n) >= q.limit/max(q.servers.Load(), 1) {
 		return false
@@ -52,7 +52,7 @@ func (q *quota) take(n int) bool {
 	return true
 }
 
-// maxBlockSize is in tokens.
+// maxBlockSize bounds an engine's block size, in tokens.
 const maxBlockSize = 1 << 16
 
 func (t *tree) apply(e *event) (cleared bool) {
@@ -91,7 +91,7 @@ func (t *tree) store(e *event) {
 	hashes, n := list(e.hashes)
 	tokens, count := list(e.tokens)
 	size := number(e.size)
-	if count == 0 { // the engine copied blocks to another medium
+	if count == 0 { // no tokens: the engine copied blocks to another medium
 		for range n {
 			hash, ok := hashes.blockHash()
 			if b, known := t.blocks[hash]; ok && known {
@@ -134,15 +134,16 @@ func (t *tree) parent(e *event, adapter uint64) (place prefix.Place, seed uint64
 		if b, known := t.blocks[hash]; ok && known {
 			return b.end, b.seed, false, true
 		}
-		if !ok || hash != 0 { // some engines send 0 for the beginning of a prompt
+		if !ok || hash != 0 { // some engines send 0 as the parent of a prompt's first block
 			return place, 0, false, false
 		}
 	}
 	return place, t.index.ReportSeed(adapter, 0), true, true
 }
 
-// A text in the first block is a cache salt, as in a request's seed. Other extra keys, such as
-// hashes of images, match no request.
+// mixExtra changes a block's seed or place by the block's extra keys. A string in the first block
+// is a cache salt, which is part of a request's seed, too. Other extra keys, such as hashes of
+// images, make the block match no request.
 func (t *tree) mixExtra(extra *reader, e *event, place *prefix.Place, seed *uint64, first bool) {
 	raw := extra.skip()
 	keys, n := list(raw)
@@ -165,7 +166,7 @@ func (t *tree) mixExtra(extra *reader, e *event, place *prefix.Place, seed *uint
 }
 
 func (t *tree) add(hash uint64, tokens *reader, size int, place *prefix.Place, seed uint64, at media) bool {
-	if b, known := t.blocks[hash]; known { // the block is known, possibly from another medium
+	if b, known := t.blocks[hash]; known { // the block was reported before, perhaps on another medium
 		for range size {
 			tokens.head()
 		}

@@ -15,25 +15,26 @@ import (
 )
 
 const (
-	// The constant Within is the longest wait for proof that a responsive server is dead. For an
-	// unresponsive server the longest wait is the constant silence, because a dying engine answers
-	// late.
+	// Within is how long Dead waits for proof that a server is dead while the server answers
+	// probes. silence is how long Dead waits while the server does not answer, because a dying
+	// engine answers late. pause is the time between two probes.
 	Within, silence = 500 * time.Millisecond, 2 * time.Second
 	pause           = 50 * time.Millisecond
-	// Above maxProbes concurrent probes and maxWaiting waiting requests, Dead reports no server as
-	// dead.
+	// At more than maxProbes concurrent probes, or maxWaiting concurrent calls, Dead reports that a
+	// server is not dead.
 	maxProbes, maxWaiting = 64, 4096
 )
 
 // Config configures a Checker.
 type Config struct {
-	// Never returns the kind of an address that must not be called, or ""; may be nil.
+	// Never returns the kind of an address that must not be probed; "" for every other address. It
+	// may be nil.
 	Never func(netip.Addr) string
-	// Transport sends probes. The default keeps no connections.
+	// Transport returns the transport for probes. The default keeps no connections.
 	Transport func(upstream.Protocol) http.RoundTripper
 }
 
-// Checker probes servers.
+// Checker probes model servers. Its methods are safe for concurrent use.
 type Checker struct {
 	config Config
 	probes chan struct{}
@@ -70,8 +71,9 @@ func New(c Config) *Checker {
 	return &Checker{config: c, probes: make(chan struct{}, maxProbes), servers: map[netip.AddrPort]*server{}}
 }
 
-// Dead reports whether a server is dead. It returns once a probe proves this, otherwise after
-// Within. If the server does not answer, it returns after up to silence + Within.
+// Dead reports whether a server is dead. It returns true once a probe proves it. It returns false
+// after Within if the server answers probes, and after up to silence + Within if the server does
+// not answer.
 func (c *Checker) Dead(ctx context.Context, addr netip.AddrPort, by upstream.Protocol) bool {
 	if c.config.Never(addr.Addr()) != "" {
 		return false
@@ -149,13 +151,13 @@ func (c *Checker) probed(ctx context.Context, s *server, addr netip.AddrPort, by
 	s.running = running
 	c.mu.Unlock()
 
-	defer func() { // releases the server also after a panic
+	defer func() { // ends the probe even after a panic
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		s.running, s.ended, s.last = nil, time.Now(), found
 		close(running)
 	}()
-	// Several requests share the probe, so it does not end with this request.
+	// Several requests share the probe, so the end of this request does not end the probe.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Within)
 	defer cancel()
 	select {
@@ -169,8 +171,8 @@ func (c *Checker) probed(ctx context.Context, s *server, addr netip.AddrPort, by
 	return found
 }
 
-// A status of 500 or more, or the error "connection refused", shows a dead server. Any other
-// status, or a response in another protocol, shows a working server.
+// probe requests a server's /health once. A status of 500 or more, or ECONNREFUSED, shows a dead
+// server. Any other status, or a response in another protocol, shows a working server.
 func (c *Checker) probe(ctx context.Context, addr netip.AddrPort, by upstream.Protocol) (found result, why string) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, by.URL(addr)+"/health", nil)
 	if err != nil {

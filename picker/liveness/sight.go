@@ -11,11 +11,11 @@ import (
 
 const lookTime = 550 * time.Millisecond
 
-// Sight keeps the results of one server's probes. It is not safe for concurrent use.
+// Sight keeps the results of Look and Reach for one server. It is not safe for concurrent use.
 type Sight struct {
 	answered bool
-	misled   bool // requests succeed although probes fail: only probes from this process fail
-	// unanswered counts the probes without an answer since the last answer.
+	misled   bool // a request succeeded while probes failed, so failed probes do not count
+	// unanswered counts the probes since the last one that the server answered.
 	unanswered int
 	began      time.Time
 	why        string // "" if the last probe showed a working server
@@ -25,13 +25,13 @@ type Sight struct {
 // Shown is evidence, other than probes, that a server works.
 type Shown struct {
 	Good time.Time // time of the last successful request; zero means never
-	Read bool      // its metrics page was read
-	// Enough is the number of consecutive unanswered probes that show a dead server; 0 counts as 1.
+	Read bool      // a scrape of its metrics page succeeded
+	// Enough is how many unanswered probes in a row show a dead server; 0 counts as 1.
 	Enough int
 }
 
-// Look probes a server once. The function take records the result in a Sight. It returns whether
-// the Sight shows a working server, and whether the server was down before.
+// Look probes a server once. The caller calls take to record the result in a Sight. take returns
+// up, whether the server works by the Sight, and again, whether it works again after it was down.
 func (c *Checker) Look(ctx context.Context, addr netip.AddrPort,
 	by upstream.Protocol) (take func(*Sight, Shown) (up, again bool)) {
 	began := time.Now()
@@ -44,8 +44,8 @@ func (c *Checker) Look(ctx context.Context, addr netip.AddrPort,
 	return taking(found, why, began)
 }
 
-// Reach is like Look, but for a gateway of another cluster. It only opens a connection: a gateway
-// would log a request.
+// Reach is like Look, but for a gateway of another cluster. It only opens a connection and sends no
+// request, because the gateway would log a request.
 func (c *Checker) Reach(ctx context.Context, addr netip.AddrPort) (take func(*Sight, Shown) (up, again bool)) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
@@ -65,9 +65,10 @@ func taking(found result, why string, began time.Time) func(*Sight, Shown) (up, 
 	return func(s *Sight, shown Shown) (up, again bool) { return s.take(found, why, began, shown) }
 }
 
-// Probes without an answer show a dead server only if the server answered before. Otherwise the
-// server may have no /health, or be unreachable only from here. A busy machine leaves single probes
-// unanswered.
+// take records the result of a probe. Unanswered probes show a dead server only if the server
+// answered before: otherwise the server may have no /health, or only this process cannot reach it.
+// A single unanswered probe may show nothing (Shown.Enough), because a busy machine sometimes does
+// not answer in time.
 func (s *Sight) take(found result, why string, began time.Time, shown Shown) (up, again bool) {
 	before := s.why
 	if s.misled = s.misled || before != "" && shown.Good.After(s.began); found == works {
@@ -90,14 +91,15 @@ func (s *Sight) take(found result, why string, began time.Time, shown Shown) (up
 	return s.why == "", found == works && before != ""
 }
 
-// Probed reports whether the server was probed.
+// Probed reports whether the server was ever probed.
 func (s *Sight) Probed() bool { return s != nil && !s.began.IsZero() }
 
-// Doubted reports whether the last probe had no answer, which does not yet show a dead server.
+// Doubted reports whether the server did not answer the last probe, but too few probes failed to
+// show a dead server.
 func (s *Sight) Doubted() bool { return s.why == "" && s.unanswered > 0 && s.answered && !s.misled }
 
-// Down describes why the server is down, or "", and since when. The parameter good is the time of
-// the last successful request.
+// Down returns why and since when the server is down; "" if it is not down. good is the time of the
+// last successful request to the server.
 func (s *Sight) Down(good time.Time) (why string, since time.Time) {
 	if s == nil || s.why == "" || good.After(s.began) {
 		return "", time.Time{}

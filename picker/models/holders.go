@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// Lists are read every readAfter while the pool has picks. After a 404 and for an unlisted name
-	// they are read at once, but at least readGap apart. A server without a list is queried again
-	// after askAfter.
+	// While a pool has picks, its servers' lists are read every readAfter. After a 404, and for a
+	// request that names an unlisted model, they are read at once, but at least readGap after the
+	// last reading. A server whose list could not be read is queried again after askAfter.
 	readAfter, askAfter, readGap = 5 * time.Second, 10 * time.Second, 250 * time.Millisecond
-	// perServer limits a large pool to 50 readings of lists per second.
+	// perServer makes readings of large pools rarer: at most 50 lists a second are read.
 	perServer = 20 * time.Millisecond
 	maxRead   = 64
-	// awaitLists bounds a request's wait for an unlisted name. The constant forget is the shortest
-	// time between two waits for the same name.
+	// awaitLists bounds how long a request for an unlisted model waits for a reading. forget is the
+	// shortest time between two such readings for the same model.
 	awaitLists, forget = 400 * time.Millisecond, 30 * time.Second
-	// markFor is how long a 404 counts if the server's list is not readable.
+	// markFor is how long a 404 counts if the server's list cannot be read.
 	markFor                          = time.Minute
 	staleAfter                       = time.Minute
 	maxListed, maxMarks, maxUnlisted = 16 << 10, 256, 256
@@ -33,24 +33,24 @@ const (
 type Holders struct {
 	lister *Lister
 	view   atomic.Pointer[view]
-	alone  atomic.Bool // there is at most one server, so no choice
+	alone  atomic.Bool // the pool has at most one server, so a pick has no choice
 	next   atomic.Int64
 
 	mu       sync.Mutex
 	pool     Pool
 	servers  map[netip.AddrPort]*holder
 	marks    []mark
-	answers  []mark // successes with models that the server's list lacks, or for which another server sent a 404
+	answers  []mark // successes with models that the server does not list, or for which another sent a 404
 	unlisted map[string]awaited
 	began    time.Time
-	reading  chan struct{} // nil without a reading
+	reading  chan struct{} // closed at the end of the reading in progress; nil without one
 }
 
 type holder struct {
 	asked, good time.Time
 	again       time.Time
-	names       []string // the server's list, sorted; nil without a list
-	// strict means that the server answered 404 for an unlisted model, and has served no unlisted
+	names       []string // the server's list, sorted; nil if unknown
+	// strict is set by a 404 for an unlisted model, and cleared by a success with an unlisted
 	// model.
 	strict bool
 }
@@ -100,8 +100,8 @@ func (h *Holders) List(server netip.AddrPort) []string {
 	return nil
 }
 
-// Lacking returns the servers that lack a model; nil if no server lacks it, or if no server has it.
-// It waits for a reading if no list has the name.
+// Lacking returns the servers that lack a model; nil if no server lacks the model, or if no server
+// has it. If no list has the model, Lacking waits for a reading.
 func (h *Holders) Lacking(ctx context.Context, model string, now time.Time) *Lacking {
 	if h.alone.Load() {
 		return nil
@@ -135,15 +135,15 @@ func (h *Holders) await(ctx context.Context, model string, now time.Time) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, awaitLists)
 	defer cancel()
-	if done == nil { // another request waits for the same name
+	if done == nil { // another request already waits for the same model
 		wait(ctx, open)
 		return
 	}
 	defer close(done)
-	if open != nil { // the open reading may already have passed the server that now has the model
+	if open != nil { // this reading may have begun before a server loaded the model
 		wait(ctx, open)
 	}
-	if pause == 0 { // the open reading was started for this request
+	if pause == 0 { // this reading began after this request
 		return
 	}
 	if pause > 0 {
@@ -175,8 +175,9 @@ func wait(ctx context.Context, closes <-chan struct{}) {
 	}
 }
 
-// awaiting returns what a request for an unlisted name waits for: first for the closing of open;
-// then, if pause is not 0, for the pause and another reading. At the end the request closes done.
+// awaiting returns what a request for an unlisted model must wait for. First it waits until open
+// closes. If pause is not 0, it then waits for pause, and for another reading. At the end it closes
+// done. If done is nil, it only waits until open closes.
 func (h *Holders) awaiting(model string, now time.Time) (pause time.Duration, open <-chan struct{},
 	done chan struct{}) {
 	due := now.UnixNano() >= h.next.Load()
@@ -282,7 +283,7 @@ func (h *Holders) read(now time.Time) <-chan struct{} {
 	return h.readLocked(now)
 }
 
-// h.mu is held.
+// The caller holds h.mu.
 func (h *Holders) readLocked(now time.Time) <-chan struct{} {
 	if h.reading != nil {
 		return h.reading
@@ -309,12 +310,13 @@ func (h *Holders) readLocked(now time.Time) <-chan struct{} {
 	return done
 }
 
-// h.mu is held.
+// The caller holds h.mu.
 func (h *Holders) every() time.Duration {
 	return max(readAfter, time.Duration(len(h.servers))*perServer)
 }
 
-// ask stores each list when it arrives, so that a hanging server delays no other server's list.
+// ask queries servers for their lists. It stores each list when it arrives, so that a server that
+// hangs does not delay other servers' lists.
 func (h *Holders) ask(p Pool, servers []Server, done chan struct{}) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -333,7 +335,7 @@ func (h *Holders) ask(p Pool, servers []Server, done chan struct{}) {
 		calls.Go(func() error {
 			list, err := h.lister.ask(ctx, p.Protocol, s.Addr, &p)
 			var names []string
-			if err == nil && len(list) < maxAnswer { // a longer list may be incomplete
+			if err == nil && len(list) < maxAnswer { // the list may have been cut at maxAnswer
 				for _, m := range list {
 					names = append(names, m.ID)
 				}
@@ -347,8 +349,8 @@ func (h *Holders) ask(p Pool, servers []Server, done chan struct{}) {
 	_ = calls.Wait() // no call returns an error
 }
 
-// The parameter names is nil if there was no valid answer. A changed list ends the server's marks.
-// h.mu is held.
+// store stores a server's list; names is nil if the server sent no valid answer. The caller holds
+// h.mu.
 func (h *Holders) store(s Server, names []string, now time.Time) {
 	known := h.servers[s.Addr]
 	if known == nil {
@@ -377,7 +379,8 @@ func (h *Holders) store(s Server, names []string, now time.Time) {
 	}
 }
 
-// takeOver reports whether the servers that lack a model may have changed. h.mu is held.
+// takeOver replaces a server's list, and drops the 404s and successes that the new list supersedes.
+// It reports whether the servers that lack a model may have changed. The caller holds h.mu.
 func (h *Holders) takeOver(s Server, known *holder, names []string, now time.Time) (changes bool) {
 	known.good, known.again = now, now.Add(h.every())
 	slices.Sort(names)

@@ -14,11 +14,11 @@ type view struct {
 
 // Lacking lists the servers of a pool that lack a model. It is immutable.
 type Lacking struct {
-	Unlisted, NotFound int  // numbers of servers that lack the model by their list, and by a 404
-	Strict             bool // all lacking servers answer 404
+	Unlisted, NotFound int  // numbers of servers that lack the model, by their list and by a 404
+	Strict             bool // all servers that lack the model answer 404
 	has                map[netip.AddrPort]bool
 	lacks              map[netip.AddrPort]bool
-	unknown            map[netip.AddrPort]bool // servers without a list; the map is shared
+	unknown            map[netip.AddrPort]bool // servers whose list is unknown; the map is shared
 	others             func(*endpoint.Endpoint) bool
 	keep               func(*endpoint.Endpoint) bool
 }
@@ -95,7 +95,8 @@ func (h *Holders) refresh(models ...string) {
 	h.view.Store(next)
 }
 
-// has is the set of servers that list the model. h.mu is held.
+// lack returns the Lacking of a model, or nil. has is the set of servers that list the model. The
+// caller holds h.mu.
 func (h *Holders) lack(model string, has, unknown map[netip.AddrPort]bool) *Lacking {
 	l := &Lacking{has: has, unknown: unknown, lacks: map[netip.AddrPort]bool{}, Strict: true}
 	for _, m := range h.answers {
@@ -114,7 +115,7 @@ func (h *Holders) lack(model string, has, unknown map[netip.AddrPort]bool) *Lack
 		case l.lacks[server]:
 			l.NotFound++
 			if _, listed := slices.BinarySearch(s.names, model); listed {
-				l.Strict = false // the list is old, or the 404 was for something else
+				l.Strict = false // the list may be old, or the 404 may have another cause
 			}
 		case !l.keeps(server):
 			l.Unlisted++

@@ -15,11 +15,11 @@ type Model struct {
 	Parent  string `json:"parent,omitempty"` // base model of an adapter
 }
 
-// Limits of names, in bytes, and of the number of models.
+// These are the limits of a model's name and of a response, in bytes, and of the numbers of models.
 const (
 	maxName   = 256
-	maxAnswer = 256  // maximum for a server; a gateway may list maxList
-	maxPool   = 4096 // models of a pool that are kept
+	maxAnswer = 256  // models in a server's list; a gateway may list maxList
+	maxPool   = 4096 // stored models of a pool
 	maxList   = 1000
 	maxBytes  = 1 << 20
 )
@@ -61,13 +61,13 @@ func named(text string) bool {
 		func(c byte) bool { return c < ' ' || c == 0x7f })
 }
 
-// Encode returns a list as the response to GET /v1/models. Of several models with one ID, the first
-// counts.
+// Encode returns a list as the response body to GET /v1/models. If several models have one ID, the
+// first counts.
 func Encode(list []Model) string {
 	list = slices.Clone(list)
 	slices.SortStableFunc(list, func(a, b Model) int { return cmp.Compare(a.ID, b.ID) })
 	list = slices.CompactFunc(list, func(a, b Model) bool { return a.ID == b.ID })
-	// Encodes an empty list as [], not null.
+	// Without this copy, a nil list would become null, not [].
 	list = append([]Model{}, list[:min(len(list), maxList)]...)
 	text, err := json.Marshal(struct {
 		Object string  `json:"object"`

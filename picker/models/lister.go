@@ -19,18 +19,19 @@ import (
 )
 
 const (
-	// Servers are queried at most every refreshAfter, or every retryAfter while no server has
-	// answered.
+	// A pool's servers are queried at most every refreshAfter, or every retryAfter after a round in
+	// which no server answered.
 	refreshAfter, retryAfter = 30 * time.Second, 2 * time.Second
-	// keepFor is how long an answer stays in use while its server does not answer again.
+	// keepFor is how long a server's last answer stays in use while the server does not answer
+	// again.
 	keepFor = 10 * time.Minute
 	// askTimeout is below Envoy's timeout of a pick (2 s).
 	askTimeout = time.Second
-	// maxAsked bounds the servers that are queried for one list; maxCalls bounds the concurrent
+	// maxAsked bounds the servers that are queried in one round; maxCalls bounds the concurrent
 	// calls for all pools.
 	maxAsked, maxCalls = 8, 64
-	// A pool keeps the answers of maxParts parts. A further part may replace only a part that was
-	// not queried for refreshAfter.
+	// The Lister stores the answers for at most maxParts parts of a pool. A further part may
+	// replace only a part that no request has used for refreshAfter.
 	maxParts = 16
 	// via marks calls of other clusters' gateways (translator/envoy).
 	via = "1.1 penstock"
@@ -38,15 +39,18 @@ const (
 
 // Config configures a Lister.
 type Config struct {
-	// Transport calls servers over HTTP/1.1 in cleartext. The default keeps no connections.
+	// Transport is the transport for calls over HTTP/1.1 in cleartext. The default keeps no
+	// connections.
 	Transport http.RoundTripper
-	// Never returns the kind of an address that must not be called, or ""; may be nil.
+	// Never returns the kind of an address that must not be called; "" for every other address. It
+	// may be nil.
 	Never func(netip.Addr) string
-	// OnPanic receives panics of Holders' readings; may be nil.
+	// OnPanic is called if a reading of Holders panics; may be nil.
 	OnPanic func(pool string, value any, stack []byte)
 }
 
-// Lister keeps the answers of all pools' servers.
+// Lister queries the models of all pools' servers, and keeps the answers. Its methods are safe for
+// concurrent use.
 type Lister struct {
 	transport http.RoundTripper
 	never     func(netip.Addr) string
@@ -65,13 +69,15 @@ type Pool struct {
 	Servers []Server
 	// Subset names the part of the pool to which Servers belong; "" means the whole pool.
 	Subset string
-	// Host and Path are from the request if Servers are another cluster's gateways.
+	// Host and Path are the request's, if Servers are gateways of another cluster; otherwise "".
 	Host, Path string
-	// Names are models that the pool's picker replaces by models of the servers.
+	// Names are further model names that clients may use: the pool's picker replaces them by models
+	// of the servers.
 	Names []string
-	// Protocol is used to call the servers.
+	// Protocol is the protocol of calls to the servers.
 	Protocol upstream.Protocol
-	// Picker queries the pool's picker in another cluster for its list, as JSON; may be nil.
+	// Picker returns the list, in JSON, of the picker that serves the pool in another cluster; may
+	// be nil.
 	Picker func(context.Context) ([]byte, error)
 }
 
@@ -85,7 +91,7 @@ func (p *Pool) servers() []Server {
 // Server is a model server of a Pool.
 type Server struct {
 	Addr      netip.AddrPort
-	Adapters  []string // adapters on the server's metrics page
+	Adapters  []string // LoRA adapters on the server's metrics page
 	Cleartext bool     // called without TLS, whatever Pool.Protocol is
 }
 
@@ -127,7 +133,7 @@ func (l *Lister) Forget(name string) {
 	delete(l.pools, name)
 }
 
-// List returns the models of the pools. It waits up to askTimeout for queries that are due.
+// List returns the models of all pools. It waits up to askTimeout for queries that are due.
 func (l *Lister) List(ctx context.Context, pools []Pool) []Model {
 	found := make([][]Model, len(pools))
 	var asked errgroup.Group
@@ -210,7 +216,8 @@ func (l *Lister) refresh(ctx context.Context, known *pool, p *Pool, done chan st
 		known.asking = nil
 		close(done)
 	}()
-	// Later requests use the answers, too, so a client that leaves does not end the calls.
+	// Other requests use the answers, too, so the end of this client's request does not end the
+	// calls.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 	defer cancel()
 	by := p.Protocol
@@ -308,7 +315,7 @@ func (known *pool) merge(p *Pool) (list []Model) {
 		}
 	}
 	if len(list) == 0 {
-		return nil // without a list, Names would be models that no server has
+		return nil // no server has answered, so perhaps no server has the models of Names
 	}
 	for _, name := range p.Names {
 		if !has[name] && named(name) && len(list) < maxPool {

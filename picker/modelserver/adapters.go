@@ -15,10 +15,11 @@ type adapterName struct {
 	Path string `json:"lora_path"` // ignored
 }
 
-// Callers of loras must not change the slice.
+// loras returns the names of the loaded adapters. The caller must not change the slice.
 func (s *Server) loras() []string { return *s.adapters.Load() }
 
-// vLLM also reads lora_path; here any path is accepted.
+// loadAdapter loads an adapter. vLLM reads the adapter's files at lora_path; this server accepts
+// any path.
 func (s *Server) loadAdapter(w http.ResponseWriter, r *http.Request) {
 	s.changeAdapters(w, r, "loaded", func(adapter adapterName, list []string) ([]string, error) {
 		switch {

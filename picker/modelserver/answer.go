@@ -78,7 +78,8 @@ func (s *Server) generate(a api) http.HandlerFunc {
 		send := sender(w)
 		var events stream
 		if job.stream {
-			// As in vLLM, a stream's headers do not wait for the queue.
+			// As in vLLM, the server sends a stream's headers before the request waits in the
+			// queue.
 			w.Header().Set("content-type", "text/event-stream; charset=utf-8")
 			w.Header().Set("cache-control", "no-cache")
 			if http.NewResponseController(w).Flush() != nil {
@@ -106,8 +107,8 @@ func (s *Server) generate(a api) http.HandlerFunc {
 	}
 }
 
-// tokenize waits for earlier prompts, and then for this prompt. An error means that the client has
-// left.
+// tokenize waits until earlier prompts are tokenized, and then for the simulated time of this
+// prompt. An error means that the client has disconnected.
 func (s *Server) tokenize(ctx context.Context, tokens int) error {
 	if s.cfg.TokenizerRate <= 0 {
 		return nil
@@ -121,8 +122,8 @@ func (s *Server) tokenize(ctx context.Context, tokens int) error {
 	}
 }
 
-// count returns the request's number and an error. The parameter err is not nil if the request is
-// invalid; count then returns it. Otherwise the error is a simulated failure, or nil.
+// count counts a request, and returns its number. If err is not nil, the request is invalid, and
+// count returns err. Otherwise the returned error is a simulated failure, or nil.
 func (s *Server) count(err error) (uint64, error) {
 	number := s.requests.Add(1)
 	if err == nil && s.fails(number) {
@@ -131,14 +132,14 @@ func (s *Server) count(err error) (uint64, error) {
 	return number, err
 }
 
-// Of the first n requests, n * FailRate (rounded down) fail.
+// fails reports whether request n fails. n * FailRate (rounded down) of the first n requests fail.
 func (s *Server) fails(n uint64) bool {
 	return math.Floor(float64(n)*s.cfg.FailRate) > math.Floor(float64(n-1)*s.cfg.FailRate)
 }
 
 type running struct {
 	cached *promptDetails // nil without prefix caching
-	leave  func()         // called at the end of the answer
+	leave  func()         // the caller calls it at the end of the answer
 	await  func(ctx context.Context, had, tokens int) error
 }
 
@@ -256,7 +257,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// An error other than *apiError means that the client has left.
+// failWith sends an error response if err is an *apiError. Any other error means that the client
+// has disconnected.
 func failWith(w http.ResponseWriter, err error, fail func(http.ResponseWriter, *apiError)) {
 	if failure := (*apiError)(nil); errors.As(err, &failure) {
 		fail(w, failure)
@@ -272,5 +274,5 @@ func writeError(w http.ResponseWriter, e *apiError) {
 func writeStatus(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("content-type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // fails only if the client has left
+	_ = json.NewEncoder(w).Encode(v) // fails only if the client has disconnected
 }

@@ -8,7 +8,8 @@ import (
 	"sync"
 )
 
-// A number is its own ID, as in a prompt of token IDs.
+// tokenID returns a word's token ID: its hash, or the number itself if the word is a number,
+// because a prompt may have token IDs instead of text.
 func tokenID(word string) uint32 {
 	n := uint64(0)
 	for i := range len(word) {
@@ -43,8 +44,9 @@ func newCache(blocks int, e *kvEvents) *cache {
 	return &cache{limit: blocks, events: e, blocks: map[uint64]*list.Element{}, order: list.New()}
 }
 
-// read adds a prompt, and returns the number of its tokens that were cached. The last token never
-// counts, because the server computes it to generate the first token of the answer.
+// read adds a prompt to the cache, and returns how many of its tokens were cached before. The last
+// token never counts as cached, because the server must compute it to generate the first token of
+// the answer.
 func (c *cache) read(tokens []uint32, lora, salt string) (cached int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,7 +56,7 @@ func (c *cache) read(tokens []uint32, lora, salt string) (cached int) {
 	for known < len(hashes) && c.blocks[hashes[known]] != nil {
 		known++
 	}
-	c.use(hashes[:known]) // moved first, so that the prompt's new blocks do not evict them
+	c.use(hashes[:known]) // used before the eviction, so that the prompt's new blocks do not evict its cached blocks
 	var removed []uint64
 	for len(c.blocks)+len(hashes)-known > c.limit {
 		hash := c.order.Remove(c.order.Back()).(uint64)

@@ -53,7 +53,7 @@ var completionsAPI = api{
 	prompt: func(f *fields) (string, []string, error) { return promptText("prompt", f.Prompt) },
 	limit: func(f *fields) (*int, error) {
 		if f.MaxTokens == nil {
-			sixteen := 16 // the API's default
+			sixteen := 16 // the default of OpenAI's API
 			return &sixteen, nil
 		}
 		return atLeastOne("max_tokens", f.MaxTokens)

@@ -1,13 +1,14 @@
-// Package modelserver simulates a model server without a model or a GPU: it has vLLM's endpoints,
-// queue, KV cache, LoRA slots and metrics. Its answers name the server and repeat the prompt.
-// `penstock sim`, the demo and tests use it.
+// Package modelserver simulates a vLLM server without a model or a GPU: it has vLLM's HTTP
+// endpoints, queue, KV cache, LoRA slots and metrics. Its answers contain the server's name and
+// repeat the prompt. `penstock sim`, the demo and tests use it.
 //
-// At most MaxNumSeqs requests run; the others wait in order. Each request reserves KV cache blocks
-// for its prompt and its longest answer. At most MaxLoRAs adapters are active. Each word is a
-// token; its ID is the word's hash, or the word if it is a number. With StepTime, the engine serves
-// in steps (steps.go). With prefix caching, a cached prefix takes no time to read. Preemption,
-// sampling, several prompts or answers, and stored responses are not implemented.
+// At most MaxNumSeqs requests run at a time; further requests wait in order. Each request reserves
+// KV cache blocks for its prompt and its longest possible answer. At most MaxLoRAs adapters are
+// active. Each word is one token. Its ID is the word's hash, or the number itself if the word is a
+// number. With StepTime, the engine serves in steps (steps.go). With prefix caching, a cached
+// prefix takes no time to read. The server does not implement preemption, sampling, several prompts
+// or answers in one request, and stored responses.
 //
-// Invariants: the same prompt gives the same text; a request that ends, in any way, releases
-// everything that it held.
+// Invariants: the same prompt gets the same text. A request that ends, in any way, releases its
+// slot and its blocks.
 package modelserver

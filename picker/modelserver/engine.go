@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// blockSize is vLLM's default number of tokens in a block of the KV cache.
+// blockSize is the number of tokens in a block of the KV cache: vLLM's default.
 const blockSize = 16
 
 type sequence struct {
 	lora    string        // "" for the base model
-	blocks  int           // number reserved for the prompt and the longest answer
-	running chan struct{} // closed at the start
+	blocks  int           // KV cache blocks to reserve for the prompt and the longest possible answer
+	running chan struct{} // closed when the sequence starts to run
 	read    bool
 
-	// An engine that serves in steps uses these fields.
-	answer    int        // at least 1 token
+	// Only an engine that serves in steps uses these fields.
+	answer    int        // tokens to generate; at least 1
 	begin     func() int // returns how many prompt tokens are not cached
 	left      int
 	tokens    atomic.Int64
@@ -45,7 +45,8 @@ func newEngine(slots, blocks, maxLoRAs, partial int) *engine {
 	return &engine{slots: slots, blocks: blocks, maxLoRAs: maxLoRAs, partial: partial}
 }
 
-// The caller of enter calls leave, except after an error: then seq holds nothing.
+// enter waits until seq runs. The caller then calls leave at the end of seq, but not after an
+// error.
 func (e *engine) enter(ctx context.Context, seq *sequence) error {
 	seq.running, seq.more = make(chan struct{}), make(chan struct{}, 1)
 	e.mu.Lock()
@@ -56,7 +57,7 @@ func (e *engine) enter(ctx context.Context, seq *sequence) error {
 	case <-seq.running:
 		return nil
 	case <-ctx.Done():
-		e.leave(seq) // seq may have been admitted concurrently
+		e.leave(seq) // the engine may have admitted seq concurrently
 		return ctx.Err()
 	}
 }
@@ -102,9 +103,10 @@ func (e *engine) reading() bool {
 	return e.partial > 0 && n >= e.partial
 }
 
-// admit skips a sequence whose adapter has no slot. A sequence that lacks a slot or blocks stops
-// all later sequences, because otherwise large sequences might never run. With steps, the started
-// sequences read prompt tokens up to the budget; admit returns the number of these tokens.
+// admit starts waiting sequences. It skips a sequence whose adapter has no slot. If a sequence
+// lacks a slot or blocks, admit starts no later sequence, because otherwise large sequences might
+// never run. With steps, the started sequences read up to budget prompt tokens; admit returns the
+// number of these tokens.
 func (e *engine) admit(budget int) (prompts int) {
 	for i := 0; i < len(e.waiting) && len(e.running) < e.slots && !e.reading() && prompts < budget; {
 		seq := e.waiting[i]

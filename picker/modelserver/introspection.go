@@ -13,10 +13,11 @@ import (
 	"time"
 )
 
-// /debug/last shows this number of bytes. The length and the hash there cover the whole body.
+// shownBody bounds the part of the last request's body that /debug/last shows, in bytes. The length
+// and the hash on this page cover the whole body.
 const shownBody = 64 << 10
 
-// Routers recognize vLLM by vllmVersion.
+// vllmVersion is the answer to /version, by which routers recognize vLLM.
 const vllmVersion = "0.32.0"
 
 type received struct {
@@ -32,7 +33,7 @@ type received struct {
 
 func newReceived(r *http.Request, body []byte) *received {
 	sum, headers := sha256.Sum256(body), maps.Clone(r.Header)
-	// Every client may read this page.
+	// Every client may read /debug/last, so credentials are redacted.
 	for _, name := range []string{"Authorization", "Proxy-Authorization", "Cookie", "X-Api-Key", "Api-Key"} {
 		if values := headers[name]; len(values) > 0 {
 			headers[name] = slices.Repeat([]string{"redacted"}, len(values))
@@ -100,7 +101,8 @@ func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
 	metric("gauge", "vllm:cache_config_info", "The KV cache's shape.",
 		label("block_size", strconv.Itoa(blockSize))+","+label("num_gpu_blocks", strconv.Itoa(s.engine.blocks)), 1)
 	if len(s.loras()) > 0 {
-		// The value is the time, as in vLLM: readers use the latest series.
+		// As in vLLM, the value is the current time, because readers use the series with the latest
+		// time.
 		metric("gauge", "vllm:lora_requests_info", "Running and waiting adapters.",
 			label("max_lora", strconv.Itoa(s.engine.maxLoRAs))+","+
 				label("running_lora_adapters", strings.Join(now.runningLoRAs, ","))+","+
@@ -117,5 +119,5 @@ func label(name, value string) string { return name + `="` + labelValue.Replace(
 
 func writeJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("content-type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // fails if the client has left
+	_ = json.NewEncoder(w).Encode(v) // fails only if the client has disconnected
 }

@@ -23,7 +23,8 @@ const (
 	maxDimension     = 4096
 )
 
-// pooled generates no text. Each input takes one slot.
+// pooled is an embeddings or rerank request, for which the server generates no text. Each input
+// takes one slot of the engine.
 type pooled struct {
 	model, lora, salt string
 	inputs            [][]string
@@ -163,8 +164,9 @@ func (s *Server) fit(inputs [][]string) error {
 	return nil
 }
 
-// The input is a text, token IDs, a list of texts, a list of lists of token IDs, or the messages of
-// a chat.
+// embeddingInputs returns the words of each input. The field input is a string, a list of token
+// IDs, a list of strings, or a list of lists of token IDs. A request may have the messages of a
+// chat instead.
 func (f *fields) embeddingInputs() ([][]string, error) {
 	if len(f.Messages) > 0 {
 		_, words, err := f.chatPrompt()
@@ -200,7 +202,7 @@ func (f *fields) documents() ([]string, error) {
 	return texts, nil
 }
 
-// embed returns a vector of length 1: the direction of the sum of the words' vectors.
+// embed returns the sum of pseudo-random vectors of the words, scaled to length 1.
 func embed(words []string, dimension int) []float32 {
 	sum := make([]float64, dimension)
 	for _, word := range words {
@@ -208,7 +210,7 @@ func embed(words []string, dimension int) []float32 {
 		_, _ = h.Write([]byte(word))
 		x := h.Sum64()
 		for i := range sum {
-			x = x*6364136223846793005 + 1442695040888963407 // Knuth's generator gives the same numbers in each process
+			x = x*6364136223846793005 + 1442695040888963407 // Knuth's generator: the same numbers in each process
 			sum[i] += float64(int64(x)) / (1 << 63)
 		}
 	}

@@ -10,10 +10,11 @@ import (
 	"strings"
 )
 
-// maxBody is in bytes: twice Penstock's own limit.
+// maxBody bounds a request's body, in bytes: twice Penstock's own limit.
 const maxBody = 64 << 20
 
-// Other fields, such as sampling options, have no effect.
+// fields are the fields of a request that have an effect. The server ignores all other fields, such
+// as sampling options.
 type fields struct {
 	Model               string          `json:"model"`
 	Messages            []message       `json:"messages"`
@@ -25,7 +26,7 @@ type fields struct {
 	IgnoreEOS           bool            `json:"ignore_eos"` // generate until max_tokens
 	N                   *int            `json:"n"`
 	CacheSalt           string          `json:"cache_salt"`
-	TokenIDs            []uint32        `json:"token_ids"` // replace the tokens of the prompt's words
+	TokenIDs            []uint32        `json:"token_ids"` // used instead of the prompt's words
 
 	Input              json.RawMessage `json:"input"` // in Responses and embeddings
 	Instructions       string          `json:"instructions"`
@@ -75,8 +76,8 @@ func badRequest(format string, args ...any) error {
 	return &apiError{http.StatusBadRequest, "BadRequestError", fmt.Sprintf(format, args...)}
 }
 
-// An *apiError is the response to an invalid request; any other error means that the client has
-// left.
+// decode reads and decodes a request's body. For an invalid request it returns an *apiError. Any
+// other error means that the client has disconnected.
 func (s *Server) decode(w http.ResponseWriter, r *http.Request, f *fields) error {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	s.last.Store(newReceived(r, body))
@@ -214,7 +215,7 @@ func promptText(field string, raw json.RawMessage) (string, []string, error) {
 	case absent(raw):
 		return "", nil, badRequest("%s is missing", field)
 	case json.Unmarshal(raw, &text) == nil:
-	// Before the list of texts, because the IDs may be many.
+	// This case precedes the list of strings, because a list of IDs may be long.
 	case json.Unmarshal(raw, &numbers) == nil && len(numbers) > 0:
 		text = strings.Trim(fmt.Sprint(numbers), "[]")
 	case json.Unmarshal(raw, &texts) == nil && len(texts) == 1:

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// The server stores no response, like vLLM without VLLM_ENABLE_RESPONSES_API_STORE.
+// responsesAPI is OpenAI's Responses API. The server stores no response, like vLLM without
+// VLLM_ENABLE_RESPONSES_API_STORE.
 var responsesAPI = api{
 	prefix: "resp", fail: writeError,
 	prompt: (*fields).responsesPrompt,
@@ -18,7 +19,8 @@ var responsesAPI = api{
 	events: (*reply).responseEvents,
 }
 
-// The result last is the last text of the input. The result words also has the instructions.
+// responsesPrompt returns the last text of the input, and the words of the instructions and the
+// whole input.
 func (f *fields) responsesPrompt() (last string, words []string, err error) {
 	if f.PreviousResponseID != "" {
 		return "", nil,
@@ -115,7 +117,7 @@ func (r *reply) responseEvents() stream {
 		},
 		piece: func(_ int, text string) event { return next("output_text.delta", object{"delta": text}) },
 		last: func() []event {
-			whole, item, part := r.responseEnded() // vLLM ends with response.completed whatever the status is
+			whole, item, part := r.responseEnded() // vLLM always ends with response.completed
 			return []event{
 				next("output_text.done", object{"text": r.text()}),
 				next("content_part.done", object{"part": part}),

@@ -24,15 +24,16 @@ type Config struct {
 
 	MaxNumSeqs    int // 0 means 256, vLLM's default on small GPUs
 	MaxPrefills   int // vLLM's max_num_partial_prefills; 0 means no limit
-	KVCacheTokens int // rounded down to blocks of 16 tokens; 0 means 65536
+	KVCacheTokens int // size of the KV cache, rounded down to blocks of 16 tokens; 0 means 65536
 
-	// The server tokenizes one prompt at a time, before the headers of the answer, at TokenizerRate
-	// tokens a second. 0 means no time.
+	// The server tokenizes one prompt at a time, before it sends the headers of the answer.
+	// TokenizerRate is in tokens a second; 0 means that tokenization takes no time.
 	TokenizerRate    float64
-	TimeToFirstToken time.Duration // time between the queue and the first token
-	// PrefillRate is in prompt tokens a second; 0 means no time.
+	TimeToFirstToken time.Duration // time from the end of the queue to the first token; 0 means no time
+	// PrefillRate is how fast the server reads a prompt, in tokens a second; 0 means that reading
+	// takes no time.
 	PrefillRate       float64
-	InterTokenLatency time.Duration // between two tokens
+	InterTokenLatency time.Duration // time between two tokens of an answer; 0 means no time
 
 	// StepTime makes the server compute in steps, as vLLM does. TimeToFirstToken, InterTokenLatency
 	// and MaxPrefills then have no effect. A step takes StepTime, or longer if PrefillRate requires
@@ -41,11 +42,12 @@ type Config struct {
 	StepTime, StepTimePerSequence time.Duration
 	MaxBatchedTokens              int
 
-	// PrefixCaching keeps the blocks of prompts: a common prefix is not read again.
+	// PrefixCaching makes the server keep the blocks of prompts, so that it does not read a common
+	// prefix again.
 	PrefixCaching bool
-	// KVEvents is the host:port at which events are published over ZeroMQ. KVEventsReplay is the
-	// host:port at which they are sent again. The server connects to a subscriber at
-	// KVEventsConnect.
+	// KVEvents is the host:port at which the server publishes KV events over ZeroMQ. KVEventsReplay
+	// is the host:port at which it sends earlier events again. KVEventsConnect is the host:port of
+	// a subscriber to which the server connects. "" means none.
 	KVEvents, KVEventsReplay, KVEventsConnect string
 	KVEventsTopic                             string // "" means kv@NAME@MODEL
 
@@ -116,7 +118,7 @@ func (cfg *Config) check() error {
 	return nil
 }
 
-// New checks cfg and sets its defaults. It opens no socket.
+// New returns a Server, or an error if cfg is invalid. It opens no socket.
 func New(cfg Config) (*Server, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -196,7 +198,7 @@ func (s *Server) handle(pattern string, f http.HandlerFunc) {
 	s.paths = append(s.paths, path)
 }
 
-// Paths lists the server's paths, for documents.
+// Paths lists the server's paths, for the documentation.
 func (s *Server) Paths() []string { return s.paths }
 
 func setDefault[T comparable](field *T, value T) {

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// As in vLLM, a step computes a chunk of the prompts, and one token of each answer whose prompt is
-// read. So prompts delay other requests' answers.
+// steps makes an engine serve in steps, as vLLM does. A step computes a chunk of the prompts, and
+// one token for each request whose prompt is read. So the prompt of one request delays the answers
+// of other requests.
 type steps struct {
 	least, perSequence time.Duration // minimum time of a step, and time for each running sequence
 	rate               float64       // prompt tokens a second; 0 means no limit
@@ -16,7 +17,7 @@ type steps struct {
 	ends    time.Time
 }
 
-// e.mu is held.
+// The caller holds e.mu.
 func (e *engine) step(began time.Time) {
 	s := e.steps
 	prompts := 0
@@ -36,7 +37,8 @@ func (e *engine) step(began time.Time) {
 	time.AfterFunc(time.Until(s.ends), e.stepped)
 }
 
-// A late timer does not delay the following steps, unless it is late by a whole step.
+// stepped ends a step and begins the next. The next step begins at the planned end of the last one,
+// even if the timer was late, unless it was late by a whole step.
 func (e *engine) stepped() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

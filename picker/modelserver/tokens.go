@@ -18,7 +18,8 @@ const (
 	TokensFromHeader = "x-tokens-from"
 )
 
-// A request does not fail if the store has lost its IDs: they are computed from the prompt's words.
+// prompt returns a request's token IDs. If the token store has lost them, prompt computes them from
+// the prompt's words, and the request does not fail.
 func (s *Server) prompt(w http.ResponseWriter, r *http.Request, f *fields, words []string) ([]uint32, error) {
 	key := r.Header.Get(TokensKeyHeader)
 	switch {

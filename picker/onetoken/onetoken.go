@@ -31,8 +31,8 @@ type message struct {
 	Content string `json:"content"`
 }
 
-// Ask returns nil once the server has computed a token. The parameter base is the server's URL
-// without a path. If model is "", Ask requests the first model that the server lists.
+// Ask requests a token, and returns nil once the server has computed it. base is the server's URL
+// without a path. If model is "", Ask uses the first model that the server lists.
 func Ask(ctx context.Context, by http.RoundTripper, base, model string) error {
 	if model == "" {
 		model = first(ctx, by, base)

@@ -7,8 +7,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Chain is a prompt as hashes. Element i covers the prompt's seed and the blocks up to block i. The
-// text after the last full block has no element.
+// Chain represents a prompt by hashes. Element i is the hash of the prompt's seed and of all blocks
+// up to and including block i. The text after the last full block has no element.
 type Chain []uint64
 
 const (
@@ -24,8 +24,9 @@ const (
 	maxPieces   = MaxTokens / pieceTokens
 )
 
-// First blocks are small, because most prompts are short; later blocks are larger, so that chains
-// stay short.
+// spans lists the sizes of a chain's blocks, in pieces of pieceTokens, and how many blocks have
+// each size. The first blocks are small, because most prompts are short. Later blocks are larger,
+// so that chains stay short.
 var spans = [...]struct{ blocks, pieces int }{{128, 1}, {128, 2}, {128, 4}, {128, 9}}
 
 // End returns the number of tokens up to the end of block i, or 0 if i is negative. i must be below
@@ -42,7 +43,7 @@ func End(i int) int {
 
 func blockPieces(i int) int { return spans[min(i/spans[0].blocks, len(spans)-1)].pieces }
 
-// Builder hashes a text that arrives in parts. The zero value is ready.
+// Builder hashes a text that is written in parts. The zero value is ready to use.
 type Builder struct {
 	size   int
 	hash   uint64
@@ -58,10 +59,10 @@ func (b *Builder) Reset() { b.size, b.hash, b.pieces, b.filled = 0, 0, 0, 0 }
 // Size returns the bytes written, including text beyond MaxTokens.
 func (b *Builder) Size() int { return b.size }
 
-// Empty reports whether b has no text, token or other part.
+// Empty reports whether nothing was written to b or mixed into b.
 func (b *Builder) Empty() bool { return b.size == 0 && b.hash == 0 }
 
-// Write adds text, or token IDs of four bytes each.
+// Write adds text, or encoded token IDs of four bytes each.
 func (b *Builder) Write(p []byte) {
 	b.size += len(p)
 	if b.pieces == maxPieces {
@@ -96,7 +97,7 @@ func (b *Builder) WriteToken(id uint32) {
 	b.Write(p[:])
 }
 
-// Mix adds a part of the prompt that is not text, such as the hash of an image.
+// Mix adds the hash of a prompt part that is not text, such as an image.
 func (b *Builder) Mix(hash uint64) { b.hash = mix(b.hash^uint64(b.filled), hash) }
 
 func (b *Builder) piece(p []byte) {
@@ -108,8 +109,9 @@ func (b *Builder) piece(p []byte) {
 
 func (b *Builder) sum() uint64 { return mix(b.hash, xxhash.Sum64(b.rest[:b.filled])) }
 
-// Join makes a prompt's chain in the caller's memory. front (tools, instructions) precedes rest in
-// the prompt, but may follow rest in a body. seed distinguishes models, adapters and salts.
+// Join returns a prompt's chain, stored in memory. front holds the tools and instructions, which
+// the prompt has before rest, although a request's body may have them after rest. seed
+// distinguishes models, adapters and cache salts.
 func Join(memory *[MaxBlocks]uint64, seed uint64, front, rest *Builder) Chain {
 	restSeed := mix(front.sum(), seed)
 	pieces := 0
@@ -117,7 +119,7 @@ func Join(memory *[MaxBlocks]uint64, seed uint64, front, rest *Builder) Chain {
 		pieces += blockPieces(i)
 		switch {
 		case pieces <= front.pieces:
-			memory[i] = max(mix(front.hashes[pieces-1], seed), 1) // 0 marks free places in the tables
+			memory[i] = max(mix(front.hashes[pieces-1], seed), 1) // 0 marks free slots in the tables
 		case pieces <= front.pieces+rest.pieces:
 			memory[i] = max(mix(rest.hashes[pieces-front.pieces-1], restSeed), 1)
 		default:
@@ -127,12 +129,14 @@ func Join(memory *[MaxBlocks]uint64, seed uint64, front, rest *Builder) Chain {
 	return memory[:]
 }
 
-// PromptHash returns the hash of a whole prompt. Of text beyond MaxTokens only the length counts.
+// PromptHash returns the hash of a whole prompt. The hash covers the text up to MaxTokens, and only
+// the length of further text.
 func PromptHash(seed uint64, front, rest *Builder) uint64 {
 	return mix(mix(mix(seed, front.sum()), rest.sum()), uint64(front.size+rest.size))
 }
 
-// Seed adds a name to a seed; the first seed is 0. The order of names matters.
+// Seed returns the seed that results if a name is added to a seed; the first seed is 0. The order
+// of names matters.
 func Seed(seed uint64, name []byte) uint64 { return mix(seed+1, xxhash.Sum64(name)) }
 
 // mix is wyhash's folded multiplication. It is not commutative.

@@ -15,11 +15,12 @@ const DefaultBlocks = 4 << 20
 // Config configures an Index.
 type Config struct {
 	Blocks int // default DefaultBlocks
-	// Seed is random, so that no server can choose tokens whose keys collide.
+	// Seed must be random, so that no server can choose tokens whose reported keys collide with
+	// other keys.
 	Seed uint64
 }
 
-// Index tracks the caches of model servers. An address is one server, in all pools.
+// Index tracks the KV caches of model servers. All pools with an address share one Server.
 type Index struct {
 	blocks    int
 	seed      uint64
@@ -28,12 +29,12 @@ type Index struct {
 	count     atomic.Int64
 	held      atomic.Int64
 	reported  atomic.Int64 // blocks of all servers, from reports
-	reporting atomic.Int64 // servers that are not Guessed
+	reporting atomic.Int64 // number of servers that send reports (Knowledge other than Guessed)
 
 	mu      sync.Mutex
 	servers map[netip.AddrPort]*Server
 	ids     []*Server     // nil for a free ID
-	cleared []*Server     // released; Run removes their blocks
+	cleared []*Server     // released servers whose blocks Run must remove
 	changed chan struct{} // signals cleared and pending
 
 	pending      map[netip.AddrPort][]byte
@@ -48,7 +49,8 @@ func New(c Config) *Index {
 
 func (x *Index) share() int { return max(x.blocks/int(max(x.count.Load(), 1)), 1) }
 
-// Server returns the server with an address, and adds it if needed. Each call needs a Release.
+// Server returns the server with an address, and adds it if needed. The caller releases the server
+// with Release.
 func (x *Index) Server(key netip.AddrPort) *Server {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -63,7 +65,7 @@ func (x *Index) Server(key netip.AddrPort) *Server {
 		x.notify()
 	}
 	x.count.Store(int64(len(x.servers)))
-	if x.held.Load() > int64(x.share()) { // if less is held, no server can exceed its new share
+	if x.held.Load() > int64(x.share()) { // if all servers together hold less, no server can exceed its new share
 		for _, other := range x.ids {
 			if other != nil {
 				other.compact()
@@ -85,7 +87,8 @@ func (x *Index) freeID() uint32 {
 	return uint32(len(x.ids) - 1)
 }
 
-// Release ends one use of a server. Picks that still use the server have no effect.
+// Release ends one use of a server. After the last use, Run removes the server's blocks, and Add
+// has no effect any more.
 func (x *Index) Release(s *Server) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -105,8 +108,8 @@ func (x *Index) notify() {
 	}
 }
 
-// Run removes the blocks of released servers and restores snapshots. A full server takes
-// milliseconds.
+// Run removes the blocks of released servers and restores snapshots, until ctx ends. It runs in the
+// background, because a server with many blocks takes milliseconds.
 func (x *Index) Run(ctx context.Context) error {
 	late := time.NewTimer(pendingFor)
 	defer late.Stop()
@@ -146,15 +149,16 @@ func (x *Index) sweep() {
 	x.cleared = append([]*Server(nil), x.cleared[len(cleared):]...)
 }
 
-// Add records that a server was sent a prompt, or is about to be.
+// Add records that a prompt was sent to a server or is about to be sent, so that its blocks count
+// as cached there.
 func (x *Index) Add(s *Server, c Chain) {
 	if len(c) > 0 {
 		s.add(c)
 	}
 }
 
-// Forget reverts an Add for a prompt that the server has not read. Blocks that the Add evicted do
-// not return.
+// Forget reverts an Add for a prompt that the server has not read. Blocks that Add evicted stay
+// evicted.
 func (x *Index) Forget(s *Server, c Chain) {
 	if len(c) > 0 {
 		s.forget(c)

@@ -6,7 +6,7 @@ import (
 )
 
 // Match sets cached[i] to the number of the prompt's first tokens that servers[i] has cached. No
-// server is nil; both slices have the same length.
+// element of servers is nil, and cached must be as long as servers.
 func (x *Index) Match(c Chain, servers []*Server, cached []int32) {
 	clear(cached)
 	if len(c) == 0 || len(servers) == 0 {
@@ -28,12 +28,12 @@ var matches = sync.Pool{New: func() any { return new(match) }}
 type match struct {
 	holders *holders
 	chain   Chain
-	first   uint32 // first group's number
+	first   uint32 // number of the first group
 	words   int
 	memory  []uint32
-	// search needs a set for the given servers, and two for each halving of the chain.
+	// sets has one set for the given servers, and two for each halving of the chain by search.
 	sets   [2 + 2*10][]uint32
-	depths []int32 // depth in tokens of each server, by ID from 32 x first on
+	depths []int32 // each server's number of cached tokens; the first element is for ID 32 x first
 }
 
 func (m *match) begin(h *holders, c Chain, servers []*Server) {
@@ -58,9 +58,9 @@ func (m *match) begin(h *holders, c Chain, servers []*Server) {
 	}
 }
 
-// search finds the depths of the servers in sets[set]. All of them have block low and lack block
-// high. It halves the range only where servers differ. It reads only the words [from, to) of a set:
-// servers that were added together often have the same depth.
+// search finds how many tokens of the prompt each server in sets[set] has cached. All these servers
+// hold block low and lack block high. search splits the set where servers differ. It reads only the
+// words [from, to) of the set: servers that were added together often hold the same blocks.
 func (m *match) search(low, high, set, from, to int) {
 	for from < to && m.sets[set][from] == 0 {
 		from++

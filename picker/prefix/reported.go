@@ -13,17 +13,17 @@ import (
 type Knowledge int32
 
 const (
-	// Guessed means that there are no reports: prompts that picks sent to the server count as
+	// Guessed means that the server sends no reports: the prompts that picks sent to it count as
 	// cached.
 	Guessed Knowledge = iota
-	// Partly means that reports may be incomplete: the larger number of reported and picked tokens
-	// counts.
+	// Partly means that the server's reports may be incomplete. Of the tokens that are cached by
+	// the reports and by the picks, the larger number counts.
 	Partly
 	// Reported means that only reported blocks and recent picks count as cached.
 	Reported
 )
 
-// String returns the value's name.
+// String returns the name of k for users.
 func (k Knowledge) String() string {
 	return [...]string{Guessed: "guessed", Partly: "partly reported", Reported: "reported"}[k]
 }
@@ -35,7 +35,7 @@ const (
 
 type reported struct {
 	known    atomic.Int32
-	adapters atomic.Pointer[[]uint64] // hashes of names; replaced under Server.mu
+	adapters atomic.Pointer[[]uint64] // hashes (NameHash) of adapters with reported blocks; replaced under Server.mu
 
 	// Server.mu guards the fields below.
 	holds map[uint64]hold
@@ -44,7 +44,7 @@ type reported struct {
 
 type hold struct {
 	reports int32
-	until   int64 // time since the Unix epoch; 0 if not in picks
+	until   int64 // Unix time in nanoseconds until which the block counts because of a pick; 0 without a recent pick
 }
 
 type picked struct {
@@ -52,7 +52,8 @@ type picked struct {
 	until int64
 }
 
-// ReportSeed returns the seed of reported keys. adapter and salt are hashes by NameHash, or 0.
+// ReportSeed returns the seed for the keys of reported blocks. adapter and salt are hashes by
+// NameHash; 0 means none.
 func (x *Index) ReportSeed(adapter, salt uint64) uint64 { return mix(mix(x.seed, adapter), salt) }
 
 // NameHash returns the hash of an adapter's name or a cache salt.
@@ -61,7 +62,8 @@ func NameHash(name []byte) uint64 { return max(xxhash.Sum64(name), 1) }
 // Knowledge returns how completely s reports its cache.
 func (s *Server) Knowledge() Knowledge { return Knowledge(s.reported.known.Load()) }
 
-// SetKnowledge is called by the reader of s's reports. A server is Guessed at first.
+// SetKnowledge sets how completely s reports its cache. The reader of s's reports calls it. A new
+// server is Guessed.
 func (s *Server) SetKnowledge(k Knowledge) {
 	if old := Knowledge(s.reported.known.Swap(int32(k))); (old == Guessed) != (k == Guessed) {
 		if k == Guessed {
@@ -73,14 +75,15 @@ func (s *Server) SetKnowledge(k Knowledge) {
 }
 
 // Hold records that s reports a block. It returns false, and records nothing, if s has its maximum
-// of blocks. After true, the caller must call Drop later.
+// number of blocks or was released. After true, the caller must call Drop when s no longer has the
+// block.
 func (s *Server) Hold(key uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.hold(key, 1, 0)
 }
 
-// Drop records that s no longer has a block.
+// Drop reverts one successful Hold of a block.
 func (s *Server) Drop(key uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,8 +95,8 @@ func (s *Server) Drop(key uint64) {
 	s.setHold(key, h)
 }
 
-// NoteAdapter records that s has blocks of an adapter. Requests for this adapter then match only
-// its blocks.
+// NoteAdapter records that s reports blocks of a LoRA adapter. After that, requests for this
+// adapter match only blocks reported for the adapter.
 func (s *Server) NoteAdapter(adapter uint64) {
 	if adapter == 0 || s.hasAdapter(adapter) {
 		return
@@ -116,14 +119,14 @@ func (s *Server) hasAdapter(adapter uint64) bool {
 	return list != nil && slices.Contains(*list, adapter)
 }
 
-// ClearReports removes all reports of s. Recent picks stay.
+// ClearReports removes all blocks and adapters that s reported. Blocks of recent picks still count.
 func (s *Server) ClearReports() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.clearHolds(true)
 }
 
-// s.mu is held.
+// The caller holds s.mu.
 func (s *Server) clearHolds(keepPicks bool) {
 	for key, h := range s.reported.holds {
 		h.reports = 0
@@ -138,7 +141,7 @@ func (s *Server) clearHolds(keepPicks bool) {
 	s.reported.adapters.Store(nil)
 }
 
-// s.mu is held.
+// The caller holds s.mu.
 func (s *Server) hold(key uint64, reports int32, until int64) bool {
 	if s.released {
 		return false
@@ -165,7 +168,7 @@ func (s *Server) hold(key uint64, reports int32, until int64) bool {
 	return true
 }
 
-// s.mu is held.
+// The caller holds s.mu.
 func (s *Server) setHold(key uint64, h hold) {
 	if h.reports > 0 || h.until > 0 {
 		s.reported.holds[key] = h
@@ -176,8 +179,8 @@ func (s *Server) setHold(key uint64, h hold) {
 	s.index.holders.remove(key, s.id)
 }
 
-// Expect makes a prompt that was just sent count as cached for pickedFor, if the server sends
-// reports.
+// Expect makes a prompt that was just sent to s count as cached for pickedFor, until s can have
+// reported it. Expect has no effect if s sends no reports.
 func (x *Index) Expect(s *Server, e *Exact, model string, now time.Time) {
 	if len(e.Ends) == 0 || s.Knowledge() == Guessed {
 		return
@@ -199,14 +202,14 @@ func (x *Index) Expect(s *Server, e *Exact, model string, now time.Time) {
 	}
 }
 
-// Picks returns the number of blocks that count as cached because of picks.
+// Picks returns the number of blocks of s that count as cached because of Expect.
 func (s *Server) Picks() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.reported.picks)
 }
 
-// Expire ends picks older than pickedFor.
+// Expire removes the blocks that count because of picks older than pickedFor.
 func (s *Server) Expire(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -244,8 +247,8 @@ type reportMatch struct {
 	cached []int32
 }
 
-// MatchReports completes Match's result for servers that send reports. model may be an adapter's
-// name.
+// MatchReports corrects cached, the result of Match, for the servers that send reports. model is
+// the request's model, which may be the name of a LoRA adapter.
 func (x *Index) MatchReports(e *Exact, model string, servers []*Server, cached []int32) {
 	if len(e.Ends) == 0 || x.reporting.Load() == 0 {
 		return

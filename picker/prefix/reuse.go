@@ -5,23 +5,25 @@ import (
 	"sync/atomic"
 )
 
-// A prompt that is read into a full cache evicts the least recently used blocks, which later
-// requests may have to read again. Let T be the age of the block to evict next, in used tokens. Let
-// M be the share of uses that miss. Let A be the share of uses of blocks aged about T (3T/4 to T).
-// One more token in the cache increases T by 1/M. So a token that is read, and then stays unused
-// for T, costs T x A/M tokens (Che's approximation of LRU).
+// A prompt that is read into a full cache evicts the least recently used blocks. Later requests may
+// have to read these blocks again. This file estimates how many tokens are read again for each
+// token read into the cache. Age is measured in tokens used since a block's last use. Let T be the
+// age of the block that is evicted next, M the share of uses that miss the cache, and A the share
+// of uses of blocks aged about T (3T/4 to T), per token of age. With one more token in the cache, T
+// grows by 1/M. So a token that is read, and then stays unused until its eviction, costs T x A/M
+// tokens (Che's approximation of LRU).
 
-// Server.mu guards all fields of reuse except evicted.
+// reuse estimates how many tokens evictions cost. Server.mu guards all fields except evicted.
 type reuse struct {
-	clock  uint32   // used pieces; wraps
+	clock  uint32   // number of pieces used so far; wraps
 	stamps []uint32 // clock at the last use of each node
-	// read counts the pieces read into the cache. old counts the used pieces that were aged about
-	// T. Both cover about the last T.
+	// read counts the pieces read into the cache, and old the used pieces of age 3T/4 to T. Both
+	// counts decay, so that they cover about the last T.
 	read, old float64
-	evicted   atomic.Uint64 // bits of a float64
+	evicted   atomic.Uint64 // result of Evicts; bits of a float64
 }
 
-// maxEvicted bounds the evictions per token: few misses are weak evidence.
+// maxEvicted bounds the result of Evicts, because an estimate from few misses may be far too high.
 const maxEvicted = 8
 
 // Evicts returns how many tokens the server must later read again for each token read into its
@@ -32,7 +34,7 @@ var blockTokens = blockPieces(MaxBlocks-1) * pieceTokens
 
 type visit struct{ age, used, old, read uint32 }
 
-// s.mu is held.
+// The caller holds s.mu.
 func (s *Server) visit() (v visit) {
 	if s.blocks > 0 {
 		v.age = s.reuse.clock - s.reuse.stamps[s.nodes[0].prev]
@@ -40,7 +42,7 @@ func (s *Server) visit() (v visit) {
 	return v
 }
 
-// s.mu is held.
+// The caller holds s.mu.
 func (s *Server) touch(v *visit, n uint32) {
 	pieces := uint32(s.pieces[n])
 	v.used += pieces
@@ -50,11 +52,11 @@ func (s *Server) touch(v *visit, n uint32) {
 	s.reuse.stamps[n] = s.reuse.clock
 }
 
-// s.mu is held.
+// The caller holds s.mu.
 func (s *Server) leave(v visit) {
 	r := &s.reuse
 	r.clock += v.used + v.read
-	// If the Index limits the list, the list does not show the server's cache.
+	// The cache still has room, or the Index's limit evicts blocks, not the server's capacity.
 	if s.tokens+blockTokens <= s.capacity || v.age == 0 {
 		if v.read > 0 {
 			r.read, r.old = 0, 0

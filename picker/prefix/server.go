@@ -6,10 +6,10 @@ import (
 	"sync"
 )
 
-// DefaultCapacity is the assumed size of an unreported cache, in tokens.
+// DefaultCapacity is the assumed size of a cache whose size the server does not report, in tokens.
 const DefaultCapacity = 2_000_000
 
-// Server has one model server's blocks, as an LRU list.
+// Server holds the blocks that one model server is assumed to have cached, as an LRU list.
 type Server struct {
 	index *Index
 	key   netip.AddrPort
@@ -24,14 +24,14 @@ type Server struct {
 	capacity int
 	tokens   int
 
-	// Node 0 is no block: its next node is the most recently used block, and its previous node is
-	// the block to evict next.
+	// nodes is a ring. Node 0 has no block: its next node is the most recently used block, and its
+	// previous node is the block to evict next.
 	nodes  []node
 	pieces []uint8 // size of each node's block, in pieces of 64 tokens
-	// uses counts, for each node, the picks that sent its block and were not denied, up to
-	// alwaysUsed.
+	// uses counts, for each node, the picks that sent its block to the server and were not reverted
+	// by Forget. The count stops at alwaysUsed.
 	uses   []uint8
-	free   uint32 // linked by next; 0 if all nodes are in use
+	free   uint32 // first free node; next links to the next one; 0 if all nodes are in use
 	blocks int
 	slots  []uint32 // hash table of nodes; 0 means free
 }
@@ -52,21 +52,23 @@ func (s *Server) SetCapacity(tokens int) {
 	s.shrink(0, 0)
 }
 
-// Blocks returns the capacity of the cache, in blocks of 64 tokens.
+// Blocks returns the size of the server's cache, in blocks of 64 tokens.
 func (s *Server) Blocks() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.capacity / pieceTokens
 }
 
-// If the count of a block is alwaysUsed, no denial removes the block.
+// alwaysUsed is a count in Server.uses. Forget does not change this count and does not remove the
+// block.
 const alwaysUsed = math.MaxUint8
 
-// longBytesPerToken is the length of a token in text whose tokens are long.
+// longBytesPerToken is the length of a token in bytes, in text with long tokens.
 const longBytesPerToken = 5
 
-// Fits reports whether a server's cache can hold a prompt, if its tokens are long. tokens is the
-// prompt's length at BytesPerToken. A server denies prompts that do not fit.
+// Fits reports whether a server's cache can hold a prompt. A server denies a prompt that does not
+// fit. tokens is the prompt's length if each token has BytesPerToken bytes; Fits assumes the longer
+// tokens of longBytesPerToken bytes.
 func (s *Server) Fits(tokens int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +93,8 @@ func (s *Server) add(c Chain) {
 	v := s.visit()
 	at, known := uint32(0), 0
 	for follows := uint32(0); known < len(c); known++ {
-		// A chain is usually contiguous in the list, so the next block needs no look-up.
+		// The blocks of a chain are usually adjacent in the list, so the next block needs no
+		// look-up.
 		n := follows
 		if n == 0 || s.nodes[n].hash != c[known] {
 			if n = s.find(c[known]); n == 0 {
@@ -104,8 +107,8 @@ func (s *Server) add(c Chain) {
 		at = n
 	}
 	for i := known; i < len(c); i++ {
-		// The block before this one is missing: it was removed by a denial whose pick was not added
-		// here, such as a peer's.
+		// The server has this block but lacked the block before it. Forget removed the earlier
+		// block for a pick that this process did not add, such as a peer's pick.
 		if n := s.find(c[i]); n != 0 {
 			s.touch(&v, n)
 			s.useBehind(n, at)
@@ -121,8 +124,8 @@ func (s *Server) add(c Chain) {
 }
 
 // forget reverts one add of a chain. The counts of a block's successors add up to at most its own
-// count, so the remaining blocks are closed under prefixes. If the chain's end is evicted, forget
-// has no effect: the counts may no longer include the add.
+// count, so the remaining blocks are closed under prefixes. If the chain's last block is evicted,
+// forget has no effect, because the counts may no longer include the add.
 func (s *Server) forget(c Chain) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,12 +8,12 @@ import (
 )
 
 // A snapshot lists a server's blocks, the most recently used first. A block has 8 bytes of hash,
-// and one byte of size. So the blocks at the beginning of a snapshot are closed under prefixes,
-// however many are read.
+// and one byte of size. Because of this order, the beginning of a snapshot has, for each of its
+// blocks, also the earlier blocks of the chain.
 const (
 	snapshotBlock = 9
-	// maxPending bounds, in bytes, the snapshots that wait for their server to be added to the
-	// Index; pendingFor bounds the wait.
+	// A snapshot waits for at most pendingFor if its server is not in the Index yet. maxPending
+	// bounds all waiting snapshots, in bytes.
 	maxPending = 16 << 20
 	pendingFor = time.Minute
 )
@@ -21,7 +21,8 @@ const (
 var errSnapshot = errors.New("not a snapshot of a server's prefixes")
 
 // Snapshot calls the function each for every server that has blocks. All snapshots together take at
-// most limit bytes. If this limit is too low, each server gets an equal share.
+// most limit bytes. If the limit is too low for all blocks, each server gets an equal share of the
+// limit.
 func (x *Index) Snapshot(limit int, each func(key netip.AddrPort, snapshot []byte)) {
 	x.mu.Lock()
 	servers := make([]*Server, 0, len(x.servers))
@@ -54,8 +55,8 @@ func (s *Server) snapshot(n int) []byte {
 	return out
 }
 
-// Restore adds another process's snapshot to a server, during Run. The snapshot waits up to a
-// minute for a missing server.
+// Restore makes Run add another process's snapshot to the server with an address. If the Index has
+// no such server yet, the snapshot waits up to pendingFor for it.
 func (x *Index) Restore(key netip.AddrPort, snapshot []byte) error {
 	if len(snapshot)%snapshotBlock != 0 {
 		return errSnapshot
@@ -113,8 +114,8 @@ func (x *Index) dropPending() {
 	x.pendingBytes = 0
 }
 
-// restore appends the blocks that the server lacks, without evictions. No denial removes these
-// blocks, because the other process's picks are unknown.
+// restore appends the blocks of a snapshot that the server lacks, and evicts no block. Forget never
+// removes the snapshot's blocks, because the number of the other process's picks is unknown.
 func (s *Server) restore(snapshot []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

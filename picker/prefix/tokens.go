@@ -3,20 +3,20 @@ package prefix
 import "slices"
 
 // Place is a position in a prompt of token IDs: the hash and the number of the tokens before it. A
-// Place may be after any token.
+// Place may follow any token, not only the end of a block.
 type Place struct {
 	hash   uint64
 	tokens uint32
 }
 
-// Next moves past a token. end is the result of AtEnd.
+// Next moves the place past a token, and returns AtEnd.
 func (p *Place) Next(id uint32) (end bool) {
 	p.hash = mix(p.hash, uint64(id))
 	p.tokens++
 	return p.AtEnd()
 }
 
-// Mix adds a part of the prompt that is not a token, such as the hash of an image.
+// Mix adds the hash of a prompt part that has no token IDs, such as an image.
 func (p *Place) Mix(hash uint64) { p.hash = mix(p.hash+1, hash) }
 
 // Tokens returns the number of tokens before the place.
@@ -37,12 +37,12 @@ func (p *Place) AtEnd() bool {
 	return false
 }
 
-// Key returns the key of the block that ends at the place. seed is from Index.ReportSeed.
+// Key returns the key of the block that ends at the place. seed is a result of Index.ReportSeed.
 func (p *Place) Key(seed uint64) uint64 { return reportKey(p.hash, seed) }
 
 func reportKey(hash, seed uint64) uint64 { return max(mix(hash, seed), 1) }
 
-// Tokens hashes a prompt's token IDs. The zero value is ready.
+// Tokens hashes a prompt's token IDs. The zero value is ready to use.
 type Tokens struct {
 	place  Place
 	blocks int
@@ -63,18 +63,18 @@ func (t *Tokens) Add(id uint32) {
 // Len returns the number of tokens.
 func (t *Tokens) Len() int { return t.place.Tokens() }
 
-// Exact returns the prompt. It shares t's memory until Reset.
+// Exact returns the prompt. The result shares t's memory, and is valid until Reset.
 func (t *Tokens) Exact() Exact { return Exact{Ends: t.hashes[:t.blocks:t.blocks], Tokens: t.Len()} }
 
-// Exact is a prompt with known token IDs: the hashes at the ends of a Chain's blocks, without a
-// seed, because servers' reports have different seeds.
+// Exact is a prompt with known token IDs. Ends holds the hashes at the ends of a Chain's blocks.
+// They contain no seed, because the seed depends on the adapter and on Salt.
 type Exact struct {
 	Ends   []uint64
 	Tokens int // 0 if unknown
 	Salt   uint64
 }
 
-// Clone copies the memory shared with a Tokens.
+// Clone returns a copy of e that shares no memory with a Tokens.
 func (e Exact) Clone() Exact {
 	e.Ends = slices.Clone(e.Ends)
 	return e

@@ -19,10 +19,10 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// ServiceName is a picker's service name in health checks.
+// ServiceName is the name of a picker's service in gRPC health checks.
 const ServiceName = "envoy.service.ext_proc.v3.ExternalProcessor"
 
-// BaseDelay is short, because Envoy sends requests to a restarted picker at once.
+// reconnect has a short BaseDelay, because Envoy sends requests to a restarted picker at once.
 var reconnect = backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
 	MaxDelay: 5 * time.Second}
 
@@ -51,7 +51,7 @@ func (p *Prober) connect(ctx context.Context, at address, picker Picker, results
 		defer close(healthy)
 		p.followHealth(ctx, at, results)
 	}()
-	defer func() { <-healthy }() // followHealth runs until ctx ends, as ready does
+	defer func() { <-healthy }() // both loops, followHealth's and the one below, run until ctx ends
 
 	var lost time.Time
 	closed := false
@@ -94,9 +94,9 @@ func (p *Prober) unreachable(ctx context.Context, conn *grpc.ClientConn) string 
 	return extproc.Reason(err)
 }
 
-// ready returns true when conn is connected, and false when ctx ends. It calls the function down
-// while attempts fail. gRPC's state stays TransientFailure if later attempts fail for another
-// reason, so only a new call finds the reason.
+// ready returns true when conn is connected, and false when ctx ends. It calls down repeatedly
+// while attempts to connect fail. gRPC's state stays TransientFailure if later attempts fail for
+// another reason, so only a new call finds the reason.
 func ready(ctx context.Context, conn *grpc.ClientConn, down func()) bool {
 	pause := reconnect.BaseDelay
 	for {
@@ -163,7 +163,7 @@ func (p *Prober) probe(ctx context.Context, conn *grpc.ClientConn) (Dialect, err
 				// The picker's pool may have no pods yet.
 				return Unknown, fmt.Errorf("immediate response with status %d", code)
 			}
-			return FullDuplex, nil // the picker rejected the body, as the protocol allows
+			return FullDuplex, nil // the picker rejected the request, as the protocol allows
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// Dialect is how a picker answers request bodies.
+// Dialect states how a picker answers request bodies.
 type Dialect int
 
 const (
@@ -31,19 +31,19 @@ const (
 // Answer is the result of probing a picker.
 type Answer struct {
 	Dialect Dialect
-	// Health means that the picker's port has a gRPC health service that knows ServiceName,
-	// whatever its status: followers of an elected leader report NOT_SERVING.
+	// Health means that the picker's port has a gRPC health service that knows ServiceName. The
+	// service may report NOT_SERVING, as replicas do that are not the elected leader.
 	Health bool
-	// Down is why no address serves: each address is unreachable or unresponsive, or its health
-	// port reports that it does not serve.
+	// Down is why no address of the picker serves: each address is unreachable, does not answer, or
+	// reports on its health port that it does not serve. Down is "" if an address serves.
 	Down string
-	// Lost means that the picker ended within Config.LostFor: a connection was lost, and all
+	// Lost means that the picker ended less than Config.LostFor ago: a connection was lost, and all
 	// addresses refuse connections.
 	Lost bool
-	// Frozen means that the picker froze within Config.LostFor: an address accepts requests but has
-	// not answered for two or three seconds, and no other address serves.
+	// Frozen means that the picker froze less than Config.LostFor ago: an address accepts requests
+	// but has not answered for two or three seconds, and no other address serves.
 	Frozen bool
-	// Mute is why the health port of an address does not report over TLS, or "".
+	// Mute is why the health port of an address does not report over TLS; "" if it reports.
 	Mute string
 }
 
@@ -53,21 +53,23 @@ type Picker struct {
 	TLS       dial.TLS // for addresses that are not Cleartext
 	// HealthOnly means that only the picker's health is checked (SetHealth).
 	HealthOnly bool
-	// Dialect is Unknown if the Prober must probe it.
+	// Dialect is the picker's known dialect. If it is Unknown, the Prober finds the dialect by a
+	// probe.
 	Dialect Dialect
 }
 
 // Config configures a Prober.
 type Config struct {
-	// OnAnswer receives each change of a picker's Answer. It may block. An error ends Run.
+	// OnAnswer receives each change of a picker's Answer. It may block. If it returns an error, Run
+	// ends.
 	OnAnswer func(name string, a Answer) error
-	// Retry is the first pause after a probe without an answer; default 1 s. Pauses grow up to
-	// twentyfold.
+	// Retry is the first pause after a probe without an answer; default 1 s. Later pauses grow to
+	// up to 20 times Retry.
 	Retry time.Duration
 	// Timeout limits each probe; default 2 s, Envoy's own timeout.
 	Timeout time.Duration
-	// LostFor is how long a picker counts as lost or frozen; default 5 s. After this time, Envoy's
-	// health check decides (translator/envoy).
+	// LostFor is how long a picker counts as lost or frozen; default 5 s. By then, Envoy's own
+	// health check has found out (translator/envoy).
 	LostFor time.Duration
 	// HealthInterval is the pause between queries of health ports; default 5 s.
 	HealthInterval time.Duration
@@ -190,11 +192,11 @@ type result struct {
 type target struct {
 	at       Picker
 	stop     map[dial.Address]context.CancelFunc
-	answers  map[dial.Address]Answer // last answers, without Down
+	answers  map[dial.Address]Answer // last Answer of each address that was not down
 	down     map[dial.Address]string
-	lost     map[dial.Address]bool // keys of down that are lost
+	lost     map[dial.Address]bool // true for addresses in down that count as lost
 	health   map[dial.Address]state
-	signs    map[dial.Address]sign // signs of connected addresses
+	signs    map[dial.Address]sign // last sign of each connected address
 	reported Answer
 }
 
@@ -215,7 +217,7 @@ func (p *Prober) Run(ctx context.Context) error {
 			case r := <-results:
 				t := targets[r.name]
 				if t == nil || t.stop[r.addr] == nil {
-					continue // the address was removed meanwhile
+					continue // Set or Remove has removed the address
 				}
 				switch {
 				case r.health != nil:
@@ -298,9 +300,10 @@ func (p *Prober) update(ctx context.Context, group *errgroup.Group, targets map[
 	return nil
 }
 
-// If the dialects of addresses differ, as during a rollout, the result is Acknowledges: Envoy then
-// applies the picks of all addresses, but no changed bodies. Until an address answers, the last
-// result remains.
+// report merges the results of a picker's addresses, and calls OnAnswer if the merged Answer has
+// changed. If the dialects of addresses differ, as during a rollout, the result is Acknowledges:
+// Envoy then applies the picks of all addresses, but no changed bodies. Until an address answers,
+// the last dialect remains.
 func (p *Prober) report(name string, t *target) error {
 	merged := t.reported
 	if len(t.answers) > 0 {

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// signPause is the pause between the starts of two checks. A picker is silent after signMisses
-	// consecutive pauses without an answer: 2 to 2.5 s after it froze. If this process itself is
-	// stopped for a time, this counts as one pause.
+	// signPause is the time between the starts of two health checks. A picker is silent after
+	// signMisses pauses in a row without an answer: 2 to 2.5 s after it froze. If this process
+	// itself was suspended, the whole time counts as one pause.
 	signPause   = 500 * time.Millisecond
 	signTimeout = 3 * time.Second
 	signMisses  = 5
@@ -26,7 +26,7 @@ const (
 	serves sign = iota
 	standsBy
 	silent
-	// frozen means silent for less than Config.LostFor.
+	// frozen means that the picker has been silent for less than Config.LostFor.
 	frozen
 )
 
@@ -42,10 +42,10 @@ func (p *Prober) followSigns(ctx context.Context, at address, conn *grpc.ClientC
 		case <-ctx.Done():
 		}
 	}
-	defer send(serves) // on loss of the connection, the picker's state is unknown
+	defer send(serves) // after the loss of the connection, no sign counts any more
 	connected, lost := context.WithCancel(ctx)
 	defer lost()
-	go func() { // a new check would reconnect, and hide the loss of the connection
+	go func() { // end the checks with the connection: a new check would reconnect, and hide the loss
 		defer lost()
 		conn.WaitForStateChange(connected, connectivity.Ready)
 	}()
@@ -63,7 +63,7 @@ func (p *Prober) followSigns(ctx context.Context, at address, conn *grpc.ClientC
 					answers <- found
 				}
 			}()
-		default: // all checks still wait for answers
+		default: // the maximum number of checks still wait for answers
 		}
 	waiting:
 		for {
@@ -90,7 +90,7 @@ func (p *Prober) followSigns(ctx context.Context, at address, conn *grpc.ClientC
 	}
 }
 
-// Any answer is a sign that the picker runs.
+// shows makes one health check. Any answer, even an error, is a sign that the picker runs.
 func shows(ctx context.Context, conn *grpc.ClientConn) (found sign, answers bool) {
 	ctx, cancel := context.WithTimeout(ctx, signTimeout)
 	defer cancel()

@@ -32,21 +32,21 @@ const Path = "/process"
 const DefaultTimeout = time.Second
 
 const (
-	// Above maxCalls calls in flight, requests continue without a call.
+	// While maxCalls calls are in flight, further requests continue without a call.
 	maxCalls = 256
-	// maxAnswer is in bytes: more than a million token IDs.
+	// maxAnswer bounds an answer, in bytes: enough for a million token IDs.
 	maxAnswer = 8 << 20
-	// A failure with a body of more than largeBody bytes does not count for the breaker. Otherwise
-	// one client's large bodies could open the breaker for all clients.
+	// The circuit breaker ignores failures of calls with a body of more than largeBody bytes.
+	// Otherwise one client's large bodies could open the breaker for all clients.
 	largeBody = 1 << 20
-	// maxHeader bounds an answer's header, maxKey a token key, and maxAddress a worker's address,
+	// maxHeader bounds an answer's headers, maxKey a token key, and maxAddress a worker's address,
 	// in bytes.
 	maxHeader, maxKey, maxAddress = 16 << 10, 1 << 10, 256
-	// The breaker opens after this number of failures in a row. After leftOut, one request tries
-	// the service again.
+	// The circuit breaker opens after this number of failures in a row: no call is made for
+	// leftOut. Then one request tries the service again.
 	failures = 5
-	// A Client uses at most maxAddresses of a service, and at most maxAttempts of these for one
-	// request.
+	// A Client uses at most maxAddresses addresses of a service, and tries at most maxAttempts of
+	// them for one request.
 	maxAddresses, maxAttempts = 16, 3
 	leftOut                   = 10 * time.Second
 )
@@ -55,17 +55,17 @@ const (
 type Config struct {
 	Host string
 	Path string // default: Path
-	// Addresses are used in turn.
+	// Addresses are the service's addresses. Calls use them in turn.
 	Addresses []dial.Address
 	TLS       dial.TLS      // for addresses that are not Cleartext
 	Timeout   time.Duration // default DefaultTimeout
-	// OnOpen receives the last call's error when the breaker opens; OnClose is called when it
-	// closes. Both may be nil.
+	// OnOpen is called when the circuit breaker opens, with the last call's error. OnClose is
+	// called when the breaker closes. Both may be nil.
 	OnOpen  func(reason string)
 	OnClose func()
 }
 
-// Client calls one service.
+// Client calls one service. Its methods are safe for concurrent use.
 type Client struct {
 	host      string
 	urls      []string
@@ -117,10 +117,10 @@ func New(c Config) (*Client, error) {
 // Close closes idle connections.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
-// Timeout bounds the duration of Process.
+// Timeout returns the maximum duration of Process.
 func (c *Client) Timeout() time.Duration { return c.timeout }
 
-// Open reports whether the breaker is open.
+// Open reports whether the circuit breaker is open.
 func (c *Client) Open() bool { return c.breaker.State() == gobreaker.StateOpen }
 
 // Outcome is how a call ended.
@@ -130,20 +130,21 @@ const (
 	Processed Outcome = "processed"
 	Rejected  Outcome = "rejected" // status 400, 413, 415 or 422: the service cannot process this request
 	Failed    Outcome = "failed"   // an error, no answer in time, or an invalid answer
-	// Skipped means that the breaker is open, too many calls are in flight, or the body is not a
-	// JSON object.
+	// Skipped means that no call was made: the circuit breaker is open, too many calls are in
+	// flight, or the body is not a JSON object.
 	Skipped  Outcome = "skipped"
-	Canceled Outcome = "canceled" // the client left
+	Canceled Outcome = "canceled" // the client ended the request
 )
 
-// Request is a request to a service.
+// Request is the input of Process.
 type Request struct {
-	// Body is the client's JSON object as sent.
+	// Body is the JSON object that the client sent.
 	Body mem.BufferSlice
-	// Route adds "route": true to a body that has no boolean member "route".
+	// Route asks the service for a worker: it adds "route": true to a body that has no boolean
+	// member "route".
 	Route   bool
 	Headers map[string]string
-	// TraceParent is the call's W3C trace context, or "".
+	// TraceParent is the W3C trace context of the call; "" for none.
 	TraceParent string
 }
 
@@ -161,8 +162,8 @@ type rejection int
 
 func (r rejection) Error() string { return fmt.Sprintf("status %d", int(r)) }
 
-// Process calls the service. The Answer is nil unless the Outcome is Processed. The error is for
-// display.
+// Process calls the service. The Answer is nil unless the Outcome is Processed. The error is the
+// reason for any other Outcome, for display.
 func (c *Client) Process(ctx context.Context, q *Request) (*Answer, Outcome, error) {
 	if !object(q.Body) {
 		return nil, Skipped, errNoObject
@@ -275,7 +276,8 @@ func (c *Client) askAt(ctx context.Context, url string, q *Request) (*Answer, er
 	return read(text)
 }
 
-// sent is the body of a call. The transport may read it after the call's end, and then closes it.
+// sent is the body of a call. The transport may still read it after the end of the call, and closes
+// it when done.
 type sent struct {
 	mu    sync.Mutex
 	parts io.Reader
@@ -288,7 +290,7 @@ func (s *sent) Read(p []byte) (int, error) {
 	return s.parts.Read(p)
 }
 
-// Close ends the use of the request's body.
+// Close implements io.Closer. It releases the request's body.
 func (s *sent) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -307,7 +309,8 @@ func (q *Request) encode() (*sent, int64, error) {
 	before, after := `{"request_body":`, `,"headers":`+string(headers)+"}"
 	size := int64(q.Body.Len())
 	if q.Route {
-		// The new member goes last: of two members with one name the last counts.
+		// The new member is the last one, because decoders use the last of several members with one
+		// name.
 		trailing, empty := closing(q.Body)
 		if after, size = `"route":true}`+after, size-int64(trailing); !empty {
 			after = "," + after

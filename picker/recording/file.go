@@ -20,7 +20,7 @@ import (
 type Line struct {
 	Timestamp    int64   `json:"timestamp"`     // ms from the file's start to the pick
 	InputLength  int     `json:"input_length"`  // tokens of the prompt
-	OutputLength int     `json:"output_length"` // estimated from bytes
+	OutputLength int     `json:"output_length"` // tokens of the response; estimated from its bytes
 	HashIDs      []int64 `json:"hash_ids"`      // one for each 512 tokens of the prompt
 
 	Model   string `json:"model,omitempty"`
@@ -33,8 +33,8 @@ type Line struct {
 	// TTFT is ms from the request's arrival at Envoy to the first byte of a streamed body.
 	TTFT    float64 `json:"ttft,omitempty"`
 	Headers float64 `json:"headers,omitempty"` // ms from the arrival to the response's headers
-	// Took is ms from the arrival to the end. If Penstock does not configure the gateway, it is ms
-	// from the pick to the end.
+	// Took is ms from the arrival to the end of the request. If Penstock does not configure the
+	// gateway, Took begins at the pick.
 	Took  float64 `json:"took"`
 	Bytes int64   `json:"output_bytes"` // size of the response's body
 }
@@ -44,11 +44,11 @@ const (
 	flushEvery = time.Second
 )
 
-// File is a trace being written.
+// File writes a trace to disk. Its methods are safe for concurrent use.
 type File struct {
 	path    string
 	disk    filesystem.Disk
-	limit   int64 // bytes of each of the two files
+	limit   int64 // maximum size of each of the two files, in bytes
 	log     *slog.Logger
 	began   time.Time
 	key     uint64
@@ -56,8 +56,8 @@ type File struct {
 	dropped atomic.Uint64
 }
 
-// Open makes a File of at most this number of bytes, including FILE.1. An earlier process's file
-// becomes FILE.1.
+// Open makes a File. bytes bounds FILE and FILE.1 together. The file of an earlier process becomes
+// FILE.1.
 func Open(path string, bytes int64, log *slog.Logger) (*File, error) {
 	f := &File{path: path, limit: max(bytes/2, 1), log: log, began: time.Now(), key: rand.Uint64(),
 		lines: make(chan Line, waiting)}
@@ -82,10 +82,10 @@ func (f *File) next() (*os.File, error) {
 // Began returns the time to which Line.Timestamp is relative.
 func (f *File) Began() time.Time { return f.began }
 
-// Key returns the random key of prompts' hashes.
+// Key returns the random key for hashes of prompts.
 func (f *File) Key() uint64 { return f.key }
 
-// Add passes a line to Run.
+// Add passes a line to Run, or drops it if Run is too slow.
 func (f *File) Add(l Line) {
 	select {
 	case f.lines <- l:
@@ -94,11 +94,11 @@ func (f *File) Add(l Line) {
 	}
 }
 
-// Dropped returns the number of dropped lines.
+// Dropped returns the number of lines that were dropped so far.
 func (f *File) Dropped() uint64 { return f.dropped.Load() }
 
-// Run writes until ctx ends, and then writes the remaining lines. It drops lines while writing
-// fails.
+// Run writes lines until ctx ends, and then writes the remaining ones. While writes fail, it drops
+// lines.
 func (f *File) Run(ctx context.Context) error {
 	out := &output{file: f}
 	defer out.close()

@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// loadAdapter is the time to load a LoRA adapter, and awaitSlot is the time until a slot
-	// becomes free. Both are in seconds.
+	// loadAdapter is the assumed time to load a LoRA adapter, and awaitSlot the assumed time until
+	// a server with other adapters in all slots has a free one. Both are in seconds.
 	loadAdapter = 0.3
 	awaitSlot   = 1.0
-	// assumedSlots is the number of adapter slots of a server whose page was not read.
+	// assumedSlots is the assumed number of adapter slots of a server without a known number.
 	assumedSlots = 4
 	maxAdapters  = 4096
 )
 
-// adapters are the models that metrics pages list as LoRA adapters. While no server of a pool has a
-// page, every model counts as an adapter once requests name several models.
+// adapters are the models that a pool's metrics pages have listed as LoRA adapters. While no server
+// has a fresh page, every model counts as an adapter once requests name several models.
 type adapters struct {
 	known   atomic.Pointer[map[string]bool]
 	blind   atomic.Bool
@@ -57,7 +57,8 @@ func (a *adapters) guess(model string) bool {
 	return *first != model
 }
 
-// Of two concurrent calls, one may have no effect. The next pick repeats it.
+// learn records that a model is an adapter. Of two concurrent calls, one may have no effect; the
+// next pick with its model calls learn again.
 func (a *adapters) learn(model string) {
 	next := map[string]bool{}
 	if known := a.known.Load(); known != nil {

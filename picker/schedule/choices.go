@@ -16,8 +16,9 @@ func uniform(c []Candidate, n int, random func() uint64) []Candidate {
 	return best(c, n, random())
 }
 
-// weightedRandom is weighted-random-picker. It draws without replacement, with the scores as
-// weights; if all scores are 0, all weights are equal (Efraimidis and Spirakis).
+// weightedRandom implements llm-d's weighted-random-picker: it draws n candidates without
+// replacement, with their scores as weights (Efraimidis and Spirakis). If all scores are 0, all
+// weights are equal.
 func weightedRandom(c []Candidate, n int, random func() uint64) []Candidate {
 	draw := random()
 	for i := range c {
@@ -31,7 +32,8 @@ func weightedRandom(c []Candidate, n int, random func() uint64) []Candidate {
 	return best(c, n, draw)
 }
 
-// powerOfTwo is power-of-two-picker: n times, it takes the better of two random candidates.
+// powerOfTwo implements llm-d's power-of-two-picker: n times, it takes the better of two random
+// candidates.
 func powerOfTwo(c []Candidate, n int, random func() uint64) []Candidate {
 	free := 0 // c[:free] are not suspect
 	for i := range c {

@@ -12,7 +12,7 @@ import (
 // Hashing configures the strategy "chwbl". Zero values mean the defaults.
 type Hashing struct {
 	VirtualNodes int     // virtual nodes of each endpoint; default 100
-	LoadFactor   float64 // maximum of an endpoint's requests in flight relative to the mean; default 1.25
+	LoadFactor   float64 // maximum of an endpoint's requests in flight, divided by the mean; default 1.25
 }
 
 const (
@@ -28,9 +28,9 @@ const overLoad = "over-load"
 //
 //	load + 1 <= LoadFactor * (total + 1) / endpoints
 //
-// where load and total are requests in flight. If no endpoint satisfies this, the request goes to
-// the first endpoint on the ring. A request without a key goes to the endpoint with the fewest
-// requests in flight.
+// where load counts the endpoint's requests in flight, and total those at all endpoints. If no
+// endpoint satisfies this, the request goes to the first endpoint on the ring. A request without a
+// key goes to the endpoint with the fewest requests in flight.
 type chwbl struct {
 	rings  rings
 	factor float64
@@ -156,7 +156,7 @@ func (r *ring) first(key uint64, c []Candidate, n int, fits func(*Candidate) boo
 }
 
 func index(c []Candidate, lot uint32) (int, bool) {
-	if int(lot) < len(c) && c[lot].lot == lot { // no earlier candidate was removed
+	if int(lot) < len(c) && c[lot].lot == lot { // c lacks no endpoint before this one
 		return int(lot), true
 	}
 	return sort.Find(len(c), func(i int) int { return cmp.Compare(lot, c[i].lot) })

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// neutree is Neutree's algorithm as a reference: the replicas in ring order, each replica's load,
-// and the rule.
+// neutree implements Neutree's algorithm independently, for comparison: it returns the replica for
+// a key.
 func neutree(key uint64, ids []string, load map[string]int, factor float64) string {
 	type node struct {
 		at uint64

@@ -2,17 +2,17 @@ package schedule
 
 import "github.com/penstock-project/penstock/picker/endpoint"
 
-// Excess is a limit that excluded endpoints. It is the reason of a 429.
+// Excess is a limit that was exceeded, so that a request got a 429 or went to spill targets.
 type Excess struct {
-	// Name of a field of PoolPolicy's spec, or of a limit of the strategy or the request.
+	// Limit is a field of PoolPolicy's spec, or the name of a limit of the strategy or the request.
 	Limit string  `json:"limit"`
 	Unit  string  `json:"unit,omitempty"`
 	Max   float64 `json:"max"`
-	// Value is at least Max. If several endpoints exceed the limit, Value is the smallest of their
-	// values.
+	// Value is the measured or predicted value, in Unit. If several endpoints exceed the limit, it
+	// is the smallest of their values.
 	Value float64 `json:"value"`
 	// Endpoints counts the endpoints over the limit; 0 if the limit is not per endpoint. Endpoint
-	// is the endpoint for which Value was predicted.
+	// is the endpoint for which Value was predicted, or "".
 	Endpoints int    `json:"endpoints,omitempty"`
 	Endpoint  string `json:"endpoint,omitempty"`
 }
@@ -64,6 +64,6 @@ func (s *Strategy) Exceeded(scratch *Scratch) []Excess {
 }
 
 type shedder interface {
-	// exceeded may reorder c.
+	// exceeded returns the limits that made the chooser shed the request. It may reorder c.
 	exceeded(c []Candidate, states []endpoint.State) []Excess
 }

@@ -11,8 +11,8 @@ type Verdict struct {
 	Address string         `json:"address"`
 	Pod     string         `json:"pod,omitempty"`
 	State   endpoint.State `json:"state"`
-	// Problem is why the last scrape failed or what it ignored. The caller of Describe adds other
-	// reasons why State is not fresh.
+	// Problem is why the last scrape of the metrics page failed, or which series it ignored. The
+	// caller of Describe adds other reasons why State is not fresh.
 	Problem string `json:"problem,omitempty"`
 	// Prefixes describes what KV events report about the server's cache. The caller of Describe
 	// sets it.
@@ -25,11 +25,11 @@ type Verdict struct {
 	// endpoint it is "due" if the next request may try the endpoint, and "wait" if the endpoint is
 	// only the last choice.
 	Trial string `json:"trial,omitempty"`
-	// Suspect is why the endpoint is suspect. Failure is its last failed request.
+	// Suspect is why the endpoint is suspect, or "". Failure is its last failed request, or nil.
 	Suspect Suspicion         `json:"suspect,omitempty"`
 	Failure *endpoint.Failure `json:"failure,omitempty"`
-	// Cost is in seconds for strategy load, in requests for least-request. Costs are the parts of
-	// Cost. Only candidates have them.
+	// Cost is in seconds for the strategy "load", in requests for "least-request". Costs are the
+	// parts of Cost by name. Both are set only for candidates.
 	Costs map[string]float64 `json:"costs,omitempty"`
 	Cost  *float64           `json:"cost,omitempty"`
 	// Score is the weighted sum of Scores, in strategy plugins.
@@ -88,7 +88,7 @@ func (s *Strategy) Describe(r *Request, now time.Time, list []endpoint.Endpoint,
 			if v.Out = s.filteredBy(e, &v.State); v.Out == "" && v.State.Silent != nil {
 				v.Out = silence
 			} else if v.Out == "" {
-				v.Out = full // the endpoint was full when the candidates were chosen
+				v.Out = full // the endpoint was full a moment ago, when the candidates were chosen
 			}
 		}
 	}

@@ -6,7 +6,8 @@ var notDraining = filter{"draining", func(e *endpoint.Endpoint, _ *endpoint.Stat
 
 const full = "full"
 
-// For a stale endpoint, notFull reads only the requests in flight.
+// notFull is the filter that removes full endpoints. For an endpoint with a stale metrics page, it
+// compares only the requests in flight.
 func notFull(f Full) filter {
 	return filter{full, func(_ *endpoint.Endpoint, s *endpoint.State) bool { return f.reached(s) == 0 }}
 }

@@ -18,8 +18,8 @@ func document(n int) prefix.Chain {
 	return c
 }
 
-// fill sends a server questions about five documents until the picker knows that the server's cache
-// is too small.
+// fill records prompts about five documents at a server, until the picker has learned that the
+// server's cache is too small for them.
 func fill(prefixes *prefix.Index, server *prefix.Server, first int) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for uses := 0; uses < 200 || server.Evicts() == 0; uses++ {
@@ -46,8 +46,8 @@ func fullCaches(t *testing.T, n int) (*prefix.Index, []endpoint.Endpoint) {
 	return prefixes, list
 }
 
-// An evicted prompt returns to its former server unless another server is done sooner. Elsewhere it
-// would evict another prompt, which would then move, too.
+// An evicted prompt returns to its former server, unless another server would finish it much
+// sooner. At another server it would evict a further prompt, which would then also move.
 func TestLoad_EvictedPromptReturnsToItsServer(t *testing.T) {
 	prefixes, list := fullCaches(t, 4)
 	s := strategy(t, Options{Name: "load", Prefixes: prefixes})

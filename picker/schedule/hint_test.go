@@ -7,8 +7,9 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// Of two idle servers, one reads prompts eight times as fast. Its first samples must suffice to
-// prefer it. A server without samples counts as fast as the mean, so that it gets requests.
+// If one of two idle servers reads prompts eight times as fast, its first samples must suffice for
+// the strategy to prefer it. A server without samples is assumed to be as fast as the mean, so that
+// it gets requests.
 func TestLoad_FasterOfTwoIdleServersIsPreferredFromFirstSamplesOn(t *testing.T) {
 	list := endpoints(t, server{}, server{})
 	leases, s := endpoint.NewLeases("me", time.Hour), strategy(t, Options{})
@@ -55,7 +56,8 @@ func TestLoad_FasterOfTwoIdleServersIsPreferredFromFirstSamplesOn(t *testing.T) 
 	}
 }
 
-// vLLM sends an event of the Responses API before it reads the prompt.
+// In streams of the Responses API, vLLM sends its first event before it reads the prompt, so the
+// first byte is no first token.
 func TestLoad_FirstByteOfAResponsesStreamOfVLLMIsNoFirstToken(t *testing.T) {
 	s, list := strategy(t, Options{}), endpoints(t, server{})
 	for r, want := range map[*Request][2]bool{ // want: early, measured

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// picked sends one request for each of n adapters at a time, in several rounds, with a new picker.
-// It returns each adapter's servers.
+// picked returns the servers that a new picker chooses for each adapter, in several rounds of one
+// request for each adapter.
 func picked(t *testing.T, list []endpoint.Endpoint, adapters, rounds int) map[string][]byte {
 	t.Helper()
 	s, leases, all := strategy(t, Options{}), endpoint.NewLeases("me", time.Hour), map[string][]byte{}
@@ -32,8 +32,8 @@ func picked(t *testing.T, list []endpoint.Endpoint, adapters, rounds int) map[st
 	return all
 }
 
-// Two pickers without pages and without contact load an adapter at the same server, so that the
-// slots suffice.
+// Two pickers that neither communicate nor read metrics pages choose the same server for an
+// adapter, so that the slots of all servers suffice.
 func TestAdapter_PickersThatShareNothingLoadItAtTheSameServers(t *testing.T) {
 	blind := slices.Repeat([]server{{stale: true}}, 8)
 	one, other := picked(t, endpoints(t, blind...), 24, 4), picked(t, endpoints(t, blind...), 24, 4)
@@ -50,8 +50,8 @@ func TestAdapter_PickersThatShareNothingLoadItAtTheSameServers(t *testing.T) {
 	}
 }
 
-// A request waits for a home only for a limited time. At any server that has the adapter, the
-// adapter costs nothing.
+// If many requests need one adapter, servers that are not its homes load it, too. A server that has
+// the adapter adds no cost for it.
 func TestAdapter_ManyRequestsFindServersBesideItsHome(t *testing.T) {
 	list := endpoints(t, slices.Repeat([]server{{stale: true}}, 8)...)
 	s, leases, used := strategy(t, Options{}), endpoint.NewLeases("me", time.Hour), map[byte]bool{}

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// Endpoints that narrowers exclude stay as the last choices, so at least one endpoint always
-// remains.
+// Endpoints that a narrower excludes remain in the pick, after all others, so no pick ends without
+// an endpoint.
 
 // narrower sets Candidate.out for the candidates to avoid. draw is uniformly distributed.
 type narrower interface {
@@ -35,8 +35,9 @@ type named struct {
 	name string
 }
 
-// narrow moves the candidates that all narrowers keep to the front, and returns their number.
-// Suspect candidates are excluded while other candidates remain.
+// narrow moves the candidates that all narrowers keep to the front, and returns their number. It
+// skips a narrower that would keep none. Each narrower also excludes suspect candidates, unless all
+// candidates are suspect.
 func (p *plugins) narrow(v view, by func(lot uint32, name string)) int {
 	kept := len(v.c)
 	for i := range p.narrowers {
@@ -83,8 +84,8 @@ func (v *view) cachedPart(i int) float64 {
 	return min(float64(v.c[i].Cached)/float64(prefix.End(blocks-1)), 1)
 }
 
-// prefixAffinity is prefix-cache-affinity-filter: it keeps the endpoints that have most of the
-// prompt cached, unless their first token comes much later than at the other endpoints.
+// prefixAffinity implements llm-d's prefix-cache-affinity-filter: it keeps the endpoints that have
+// most of the prompt cached, unless their first token would come much later than at the others.
 type prefixAffinity struct {
 	*endpointpicker.PrefixAffinity
 }
@@ -93,7 +94,7 @@ func (p prefixAffinity) narrow(v view, draw uint64) {
 	if p.AffinityThreshold <= 0 || uniformPart(draw) < p.ExplorationProbability {
 		return
 	}
-	var best [2]float64 // ms to the first token, with the prompt cached and without
+	var best [2]float64 // least ms to the first token: of the kept endpoints, and of the others
 	var count [2]int
 	for i := range v.c {
 		side := 0
@@ -128,8 +129,9 @@ func (sessionPin) narrow(v view, _ uint64) {
 	}
 }
 
-// headroomTier is slo-headroom-tier-filter: it keeps the endpoints that are predicted to meet the
-// request's objective. For a few requests it keeps the other endpoints instead.
+// headroomTier implements llm-d's slo-headroom-tier-filter: it keeps the endpoints that are
+// predicted to meet the request's objective. For a few random requests, it keeps the other
+// endpoints instead.
 type headroomTier struct {
 	*endpointpicker.HeadroomTier
 }
@@ -144,8 +146,8 @@ func (h headroomTier) narrow(v view, draw uint64) {
 	}
 }
 
-// contextLength is context-length-aware, as a filter and as a scorer. An endpoint's label has its
-// range of prompts, in tokens.
+// contextLength implements llm-d's context-length-aware, as a filter and as a scorer. A label of
+// each endpoint has the range of its prompts' lengths, in tokens.
 type contextLength struct {
 	*endpointpicker.ContextLength
 }
@@ -165,8 +167,9 @@ func (p contextLength) narrow(v view, _ uint64) {
 	}
 }
 
-// A range that contains the prompt scores from 0.3 to 1: more if the range is tighter, and if it
-// leaves more room above the prompt. Other ranges score below 0.3: less if they are farther away.
+// add implements pluginScorer. An endpoint whose range contains the prompt's length scores from 0.3
+// to 1: more if the range is narrower, and if it leaves more room above the prompt. The other
+// endpoints score at most 0.3: less if the range is farther away.
 func (p contextLength) add(v view, weight float64) {
 	const outside = 0.3
 	for i := range v.c {
@@ -212,8 +215,8 @@ func meets(limits *endpointpicker.UtilizationLimits, s *endpoint.State) bool {
 	return true
 }
 
-// preferred is utilization-filter with fallbackOnEmpty: if no endpoint is within the limits, all
-// stay.
+// preferred implements llm-d's utilization-filter with fallbackOnEmpty: if no endpoint is within
+// the limits, it keeps all.
 type preferred struct {
 	*endpointpicker.UtilizationLimits
 }
@@ -229,7 +232,7 @@ func byLabel(p endpointpicker.Instance) func(*endpoint.Endpoint, *endpoint.State
 	return func(e *endpoint.Endpoint, _ *endpoint.State) bool { return label.Keeps(e.Labels) }
 }
 
-// concurrency is concurrency-detector as a filter.
+// concurrency returns the filter of llm-d's concurrency-detector.
 func concurrency(p endpointpicker.Instance) func(*endpoint.Endpoint, *endpoint.State) bool {
 	c := p.Parameters.(*endpointpicker.Concurrency)
 	most := float64(c.Requests()) * (1 + c.Headroom)

@@ -38,8 +38,8 @@ func chainOf(n int) prefix.Chain {
 	return chain
 }
 
-// The endpoint that has the prompt comes first, even if another endpoint scores higher, until it is
-// much slower. The others are for retries.
+// The endpoint that has cached the prompt comes first, even if another endpoint has a higher score,
+// unless its first token would come much later. The other endpoints follow, for retries.
 func TestPlugins_PrefixAffinityKeepsTheEndpointThatHasThePrompt(t *testing.T) {
 	prefixes := prefix.New(prefix.Config{})
 	list := labeled(prefixes, nil, nil, nil)
@@ -244,7 +244,7 @@ schedulingProfiles:
 	}
 }
 
-// Latencies are learned, so different requests in flight give different predictions.
+// The predicted latency of an endpoint depends on its requests in flight.
 func TestPlugins_LatencyPrefersTheEndpointInTime(t *testing.T) {
 	list := endpoints(t, server{inFlight: 9, kv: 0.5}, server{inFlight: 1, kv: 0.5}, server{inFlight: 4, kv: 0.5})
 	s := strategy(t,

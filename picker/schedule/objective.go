@@ -6,11 +6,12 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// Objective is the requested latency in seconds, to the first token and between two tokens; 0 means
-// no objective.
+// Objective is the latency that a request asks for, in seconds: TTFT to the first token, and TPOT
+// between two tokens; 0 means no objective.
 type Objective struct{ TTFT, TPOT float64 }
 
-// tokenBytes is the size of an event of OpenAI's API with one token, without the model's name.
+// tokenBytes is the size of an event with one token in a stream of OpenAI's API, in bytes, without
+// the model's name.
 const tokenBytes = 210
 
 const (
@@ -30,8 +31,8 @@ func (s *Strategy) judge(r *Request, now time.Time, c []Candidate, scratch *Scra
 	}
 }
 
-// foresee sheds a sheddable request that would wait too long at the first candidate. If the
-// strategy compares costs, the first candidate misses the objective only if all candidates do.
+// foresee sheds a sheddable request that is predicted to be late at the first candidate. In the
+// strategy "load", the first candidate misses the objective only if all candidates do.
 func (s *Strategy) foresee(r *Request, now time.Time, ranked []Candidate, scratch *Scratch) []Candidate {
 	if s.foresees == nil || len(ranked) == 0 {
 		return ranked
@@ -53,15 +54,16 @@ func (s *Strategy) foresee(r *Request, now time.Time, ranked []Candidate, scratc
 	return nil
 }
 
-// late reports whether a sheddable request is shed if c is the best candidate. c must have its
-// predictions.
+// late reports whether the request is sheddable and would be late at c, the best candidate. c.TTFT
+// and c.misses must be set.
 func (s *Strategy) late(r *Request, c *Candidate) bool {
 	return r.Criticality == Sheddable && (s.load != nil && c.misses || s.after > 0 && c.TTFT > s.after)
 }
 
-// relearn moves a candidate with outdated predictions to the front. The request then goes to this
-// candidate instead of being shed. Strategies without costs have already chosen, so only their
-// first candidate counts.
+// relearn looks for a candidate with outdated predictions, for a request that would be shed. If
+// there is one, relearn moves it to the front, and the request measures its speed again. In
+// strategies without predicted costs, only the first candidate counts, because they have already
+// chosen it.
 func (s *Strategy) relearn(r *Request, now time.Time, ranked []Candidate, scratch *Scratch) bool {
 	all, at, found := ranked[:1], endpoint.At(now), -1
 	if s.load != nil {
@@ -86,12 +88,14 @@ func (s *Strategy) relearn(r *Request, now time.Time, ranked []Candidate, scratc
 	return true
 }
 
-// inReach is the shortest plausible time of a server, divided by the initially assumed time.
+// inReach is the shortest plausible latency of a server, divided by the latency that is assumed
+// before any is learned.
 const inReach = 0.1
 
-// outdated reports whether a request that would be shed goes to this candidate to measure its speed
-// again. The server must be able to meet the objective with the times initially assumed for an
-// empty prompt or, if its times were learned, with the learned times multiplied by inReach.
+// outdated reports whether a request that would be shed should measure this candidate's speed
+// again. The candidate's predictions must be outdated. The request's limits must also allow the
+// latency that is initially assumed for an empty prompt or, if the server's latency was learned,
+// inReach times this assumed latency.
 func (s *Strategy) outdated(r *Request, c *Candidate, state *endpoint.State, at endpoint.Moment) bool {
 	if !c.Endpoint.Outdated(state, at) {
 		return false
@@ -119,7 +123,7 @@ func missed(o Objective, c *Candidate) (all []Excess) {
 }
 
 func (s *Strategy) predict(r *Request, state *endpoint.State, c *Candidate) {
-	if s.load == nil { // no scorer has computed c
+	if s.load == nil { // otherwise the scorer has already set c.ahead, c.uncached and c.Rate
 		s.foresees.of(r, state, c)
 	}
 	c.predict(r, state)

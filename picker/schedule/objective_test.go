@@ -88,7 +88,8 @@ func TestSLO_EndpointsThatMissItComeLast(t *testing.T) {
 	}
 }
 
-// The limits that shed a request, or make all endpoints full, have the least exceeding value.
+// Exceeded returns the limits that shed a request or made all endpoints full. Each has the least of
+// the endpoints' values that exceed it.
 func TestExceeded_NamesTheLimitAndTheValueOverIt(t *testing.T) {
 	pages := func(readings ...endpoint.Reading) []endpoint.Endpoint {
 		list := endpoints(t, make([]server, len(readings))...)

@@ -7,7 +7,7 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// Plugins is the name of the strategy that Options.Profile describes.
+// Plugins is the name of the strategy that Options.Profile configures.
 const Plugins = "plugins"
 
 var pluginScorers = map[string]func(endpointpicker.Instance) pluginScorer{
@@ -42,7 +42,7 @@ var pluginScorers = map[string]func(endpointpicker.Instance) pluginScorer{
 	},
 }
 
-// pluginFilters consider each endpoint alone; pluginNarrowers compare endpoints.
+// pluginFilters decide about each endpoint alone. pluginNarrowers see all candidates.
 var pluginFilters = map[string]func(endpointpicker.Instance) func(*endpoint.Endpoint, *endpoint.State) bool{
 	endpointpicker.LabelSelectorFilter: labelSelector,
 	endpointpicker.DecodeFilter:        role,
@@ -191,8 +191,9 @@ type view struct {
 	r      *Request
 	c      []Candidate
 	states []endpoint.State // one for each endpoint, by lot
-	// paged means that at least half of the candidates have fresh metrics. A candidate with stale
-	// metrics then counts as the worst of the others. Otherwise metrics decide nothing.
+	// paged means that at least half of the candidates have fresh metrics. Scorers then give a
+	// candidate with stale metrics the worst of the fresh values. If paged is false, scorers ignore
+	// metrics.
 	paged bool
 }
 

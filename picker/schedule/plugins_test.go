@@ -152,7 +152,7 @@ schedulingProfiles:
   - {pluginRef: prefix-cache-scorer, weight: 3}
 `
 
-// An allowed but missing type would panic at the first pick.
+// Every plugin type that a profile may have is implemented. Otherwise the first pick would panic.
 func TestPlugins_EveryTypeHasAnImplementation(t *testing.T) {
 	for _, name := range endpointpicker.Types(endpointpicker.Scorer) {
 		if pluginScorers[name] == nil {
@@ -213,7 +213,7 @@ func TestPlugins_ChoicesFollowScores(t *testing.T) {
 		{"power-of-two-picker", []int{0, 1, 4}, []int{67, 33, 0}},     // the best of 2 of the 3 pairs
 		// The best of 3, 2 and 1 of the 6 pairs.
 		{"power-of-two-picker", []int{1, 2, 3, 4}, []int{50, 33, 17, 0}},
-		// scores 1, 0.5 and 0.25
+		// The scores are 1, 0.5, 0.25 and 0.
 		{"weighted-random-picker", []int{0, 2, 3, 4}, []int{57, 29, 14, 0}},
 	} {
 		if got := shares(t, tt.picker, tt.inFlight...); !near(got, tt.want...) {
@@ -284,8 +284,8 @@ func TestPlugins_LabelSelectorFilters(t *testing.T) {
 	}
 }
 
-// A picked prompt counts as cached at once. So requests with one prefix go to one server until it
-// is loaded.
+// A prompt counts as cached from its pick on, so requests with one prefix go to one server until
+// this server has more load than others.
 func TestPlugins_PrefixAndTokensInFlightAreCounted(t *testing.T) {
 	prefixes := prefix.New(prefix.Config{})
 	registry := endpoint.NewRegistry(endpoint.Config{Jitter: func() float64 { return 0.5 }, Prefixes: prefixes})

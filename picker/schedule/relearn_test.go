@@ -69,7 +69,8 @@ var (
 		answer{3 * time.Millisecond, 20 * time.Millisecond, 20 * time.Millisecond}
 )
 
-// A server without requests may have become faster.
+// A server that was slow gets a request again after some time, even if its predicted latency is too
+// long, because it may have become faster.
 func TestSLO_ServerThatWasSlowOnceIsTriedAgain(t *testing.T) {
 	for _, kind := range []struct{ slow, fast answer }{{slowHeaders, fastHeaders}, {slowRest, fastRest}} {
 		for _, name := range Names() {

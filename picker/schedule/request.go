@@ -7,19 +7,19 @@ type Request struct {
 	Model  string
 	Tokens int  // tokens of the prompt; 0 if unknown
 	Stream bool // the response is streamed
-	// Responses means OpenAI's Responses API.
+	// Responses means that the request is for OpenAI's Responses API.
 	Responses bool
 	Chain     prefix.Chain // the prompt's chain; read during the call only
 	Exact     prefix.Exact // the prompt's token IDs; read during the call only
-	// Criticality determines whether the strategy "tree" sheds the request.
+	// Criticality determines whether a strategy may shed the request, and the steps of "tree".
 	Criticality Criticality
-	// Spread is the hash for the strategy "chwbl"; 0 if the request has none.
+	// Spread is the hash of the request's key for the strategy "chwbl"; 0 if it has no key.
 	Spread uint64
 	// MaxTokens bounds the response; 0 if unknown.
 	MaxTokens int
 	Objective Objective
-	// External has an element for each external scorer of the profile, in order: the scores of the
-	// endpoints by their places in the list, or nil without an answer.
+	// External has an element for each external scorer of the profile, in order. An element has a
+	// score for each endpoint of the list, in order; nil if the scorer did not answer.
 	External [][]float64
 	Session  Session
 	// Items are hashes of the prompt's images, audio and video, read during the call only.

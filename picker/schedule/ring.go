@@ -28,7 +28,7 @@ func hash64(text []byte) uint64 {
 	return binary.BigEndian.Uint64(sum[:8])
 }
 
-// maxPoints bounds a ring. With many endpoints, each has fewer virtual nodes.
+// maxPoints bounds the virtual nodes of a ring. With very many endpoints, each has fewer of them.
 const maxPoints = 1 << 20
 
 func newRing(nodes int, list []endpoint.Endpoint, old *ring) *ring {

@@ -14,7 +14,8 @@ import (
 type server struct {
 	queue, running int // on the server's page
 	kv             float64
-	// Requests of this process, beyond those on the page; each has a prompt of 500 tokens.
+	// inFlight counts the requests of this process that the server's page does not show. Each has a
+	// prompt of 500 tokens.
 	inFlight int
 	stale    bool
 	draining bool
@@ -127,8 +128,8 @@ func TestStrategy_LoadSpreadsBetweenTwoSamples(t *testing.T) {
 	}
 }
 
-// A request waits a limited time for a server that has the adapter. A picked server counts as
-// having the adapter at once, and after the request's end.
+// A request prefers a server that has its adapter, unless the wait there is too long. A server
+// counts as having the adapter from the pick on, even after the request's end.
 func TestAdapter_ServerThatHasItIsPreferred(t *testing.T) {
 	list := endpoints(t, server{}, server{}, server{})
 	page := func(i int, running ...string) {
@@ -187,8 +188,8 @@ func TestAdapter_ServerThatHasItIsPreferred(t *testing.T) {
 	}
 }
 
-// A server with one slot has only the last loaded adapter, even if earlier picks assumed more
-// slots.
+// Once its page shows that a server has one slot, it counts as having only the last loaded adapter,
+// even if earlier picks assumed more slots.
 func TestAdapter_OneSlotHoldsTheLastOne(t *testing.T) {
 	list := endpoints(t, server{}, server{})
 	s, leases := strategy(t, Options{}), endpoint.NewLeases("me", time.Hour)
@@ -197,7 +198,7 @@ func TestAdapter_OneSlotHoldsTheLastOne(t *testing.T) {
 	}
 	page(0, "sql")
 	page(1, "french")
-	// Makes both models count as adapters.
+	// These two picks make both models count as adapters.
 	s.Rank(&Request{Model: "sql"}, epoch, list, nil, 1, &Scratch{})
 	s.Rank(&Request{Model: "french"}, epoch, list, nil, 1, &Scratch{})
 	list[0].BeginScrape().Succeed(endpoint.Reading{}, epoch) // a page without adapters
@@ -427,9 +428,9 @@ func TestStrategy_DescribeShowsFiltersAndCostsInSeconds(t *testing.T) {
 	}
 }
 
-// Reading a long prompt delays a server's responses, so a long prompt goes elsewhere, and a short
-// prompt stays. This cost is limited: it must not outweigh the queue of a server that runs at its
-// limit.
+// Reading a long prompt delays the responses that run at a server, so a long prompt goes to a
+// server with fewer of them. This cost has a bound, so that it does not outweigh the queue of a
+// server that runs as many requests as it can.
 func TestStrategy_LongPromptGoesWhereFewResponsesRun(t *testing.T) {
 	list := endpoints(t, server{running: 10}, server{queue: 3})
 	s := strategy(t, Options{})

@@ -6,7 +6,8 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// external is external-scorer: a score of another process in Request.External, or 0.
+// external implements external-scorer: the score that another process gave the endpoint
+// (Request.External), or 0.
 type external struct{ number int }
 
 func (e external) add(v view, weight float64) {
@@ -22,8 +23,8 @@ func (e external) add(v view, weight float64) {
 }
 
 // Candidates calls f with the endpoints among which Rank would choose, and with a function that
-// returns an endpoint's state. Each candidate has its number of cached tokens. Both arguments are
-// valid during the call only.
+// returns an endpoint's state. Candidate.Cached is set. Both arguments are valid only during the
+// call of f.
 func (s *Strategy) Candidates(r *Request, now time.Time, list []endpoint.Endpoint,
 	allowed func(*endpoint.Endpoint) bool, scratch *Scratch,
 	f func([]Candidate, func(*endpoint.Endpoint) *endpoint.State)) {
@@ -36,5 +37,6 @@ func (s *Strategy) Candidates(r *Request, now time.Time, list []endpoint.Endpoin
 	})
 }
 
-// Place returns a candidate's place in the list of endpoints.
+// Place returns the candidate's index in the list of endpoints that was passed to Rank, Preview or
+// Candidates.
 func (c *Candidate) Place() int { return int(c.lot) }

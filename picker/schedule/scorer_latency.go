@@ -6,10 +6,11 @@ import (
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 )
 
-// latency is latency-scorer. Headroom is the request's objective minus the prediction. Only the
-// endpoints of the best group (meetsBoth first) score. The endpoint closest to the objective scores
-// 1. If HeadroomSelectionStrategy is "most" and the group meets the objective, the endpoint with
-// the most headroom scores 1 instead.
+// latency implements llm-d's latency-scorer. It groups the endpoints by whether they are predicted
+// to meet the request's objective. Only the endpoints of the best group (meetsBoth is best) get a
+// score. The endpoint closest to the objective scores 1. Headroom is the objective minus the
+// prediction: if HeadroomSelectionStrategy is "most" and the group meets the objective, the
+// endpoint with the most headroom scores 1 instead.
 type latency struct {
 	*endpointpicker.Latency
 }
@@ -40,7 +41,7 @@ func (l latency) add(v view, weight float64) {
 	} else {
 		a, b = 1, 0
 	}
-	switch { // values of equal endpoints decide nothing
+	switch { // a value that is equal at all endpoints gets no weight
 	case first.empty() && !between.empty():
 		a, b = 0, 1
 	case between.empty() && !first.empty():
@@ -98,9 +99,9 @@ func (s *span) part(headroom float64) float64 {
 // idleKV is the KV cache usage below which a server counts as idle.
 const idleKV = 0.02
 
-// denies reports whether an admitter rejects a request: latency-slo-admitter rejects it if no
-// candidate is predicted to meet the objective. probabilistic-admitter rejects it with a
-// probability that depends on saturation.
+// denies reports whether an admitter of the profile rejects a sheddable request.
+// latency-slo-admitter rejects it if no candidate is idle or predicted to meet the objective.
+// probabilistic-admitter rejects it with a probability that grows with the pool's saturation.
 func (p *plugins) denies(v view) bool {
 	if v.r.Criticality != Sheddable {
 		return false

@@ -13,8 +13,9 @@ type noter interface {
 	note(r *Request, c *Candidate)
 }
 
-// noHitLRU is no-hit-lru-scorer. A prompt without a cached part goes to the endpoint whose last
-// uncached prompt is the oldest. Other requests score 0.5.
+// noHitLRU implements llm-d's no-hit-lru-scorer. For a prompt that no endpoint has cached, the
+// endpoint whose last such prompt is the oldest scores 1, and the one with the newest 0. For other
+// prompts, all endpoints score 0.5.
 type noHitLRU struct {
 	size int
 
@@ -36,7 +37,7 @@ func (n *noHitLRU) add(v view, weight float64) {
 			return
 		}
 	}
-	turns := make([]uint64, len(v.c)) // 0 for an endpoint without a prompt
+	turns := make([]uint64, len(v.c)) // 0 for an endpoint that never got an uncached prompt
 	n.mu.Lock()
 	for i := range v.c {
 		turns[i] = n.turns[v.c[i].Endpoint.Addr]
@@ -72,8 +73,8 @@ func (n *noHitLRU) note(_ *Request, c *Candidate) {
 // maxMedia bounds the entries of a mediaCache, for all endpoints together.
 const maxMedia = 1 << 16
 
-// mediaCache is mm-embeddings-cache-scorer: the part of the request's media that was sent to an
-// endpoint before.
+// mediaCache implements llm-d's mm-embeddings-cache-scorer: an endpoint's score is the part of the
+// request's media that the endpoint got before.
 type mediaCache struct {
 	mu    sync.Mutex
 	known map[mediaAt]*list.Element
@@ -122,7 +123,8 @@ func (m *mediaCache) note(r *Request, c *Candidate) {
 	}
 }
 
-// headerLabel is header-label-affinity-scorer: 1 if the endpoint's label equals the header.
+// headerLabel implements llm-d's header-label-affinity-scorer: an endpoint scores 1 if its label
+// LabelKey equals the request's header HeaderName, otherwise 0.
 type headerLabel struct {
 	*endpointpicker.HeaderLabel
 }

@@ -17,10 +17,10 @@ type Session struct {
 // SessionID returns the Session.ID of a client's ID.
 func SessionID(id []byte) uint64 { return max(1, hash64(id)) }
 
-// session keeps a session's requests at one endpoint. A new session gets the endpoint of its ID on
-// the ring of strategy "chwbl", so all pickers agree. Without an ID, it gets the endpoint with the
-// fewest requests in flight. If the session's endpoint accepts no requests, the session counts as
-// new.
+// session is the strategy "session", which keeps a session's requests at one endpoint. A new
+// session gets the endpoint of its ID on the ring of the strategy "chwbl", so all pickers choose
+// the same one. A request without an ID gets the endpoint with the fewest requests in flight. If a
+// session's endpoint accepts no requests, the session counts as new.
 type session struct {
 	rings  rings
 	random func() uint64
@@ -36,7 +36,7 @@ func (s *session) choose(r *Request, list []endpoint.Endpoint, c []Candidate, st
 	n int) []Candidate {
 	key := r.Session.ID
 	if i, found := s.sticky(r, list, c); found {
-		if key == 0 { // without an ID, retries go to the endpoints that follow on the ring
+		if key == 0 { // without an ID, retries go to the endpoints after this one on the ring
 			var text [64]byte
 			key = hash64(append(text[:0], c[i].Endpoint.Text...))
 		}

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// maxSessions bounds a pool's Sessions, at some 200 bytes each. Above it the least recently used
-// session is forgotten.
+// maxSessions bounds a pool's Sessions, at about 200 bytes each. A further session replaces the
+// least recently used one.
 const maxSessions = 1 << 16
 
 // Sessions maps a pool's sessions to their endpoints or, for an import, to their clusters.
@@ -24,10 +24,11 @@ type kept[At comparable] struct {
 	shared time.Time // when Keep last returned true; zero if another process reported the session
 }
 
-// renewals is how often a continuing session is published within its time to live.
+// renewals is how many times a session in use is published within its time to live.
 const renewals = 4
 
-// Find returns the place of a session that had a request within ttl.
+// Find returns the endpoint or cluster of a session that had a request within ttl, otherwise the
+// zero value.
 func (s *Sessions[At]) Find(id uint64, now time.Time, ttl time.Duration) (at At) {
 	if id == 0 {
 		return at
@@ -40,8 +41,9 @@ func (s *Sessions[At]) Find(id uint64, now time.Time, ttl time.Duration) (at At)
 	return at
 }
 
-// Keep records a session's request. publish means that other processes need the session: it is new,
-// has moved, or was published long ago.
+// Keep records that a session's request goes to an endpoint or cluster. publish means that the
+// caller must publish the session to other processes: it is new, has moved, or was published long
+// ago.
 func (s *Sessions[At]) Keep(id uint64, at At, now time.Time, ttl time.Duration) (publish bool) {
 	if id == 0 {
 		return false
@@ -58,7 +60,8 @@ func (s *Sessions[At]) Keep(id uint64, at At, now time.Time, ttl time.Duration) 
 	return next.shared.Equal(now)
 }
 
-// Learn records a session that another process published, unless a later request is known.
+// Learn records a session that another process published, unless this process has recorded a later
+// request of the session.
 func (s *Sessions[At]) Learn(id uint64, at At, on, now time.Time, ttl time.Duration) {
 	if id == 0 || now.Sub(on) > ttl {
 		return
@@ -82,7 +85,7 @@ func (s *Sessions[At]) Each(now time.Time, ttl time.Duration, f func(id uint64, 
 	}
 }
 
-// s.mu is held.
+// put stores a session as the last used one. The caller holds s.mu.
 func (s *Sessions[At]) put(next kept[At], now time.Time, ttl time.Duration) {
 	if e := s.known[next.id]; e != nil {
 		*e.Value.(*kept[At]) = next
@@ -93,7 +96,7 @@ func (s *Sessions[At]) put(next kept[At], now time.Time, ttl time.Duration) {
 		s.known = map[uint64]*list.Element{}
 	}
 	s.known[next.id] = s.order.PushFront(&next)
-	for range 2 { // at most two expired sessions, so that no single pick pays for all
+	for range 2 { // drops at most two expired sessions, to keep each call short
 		last := s.order.Back()
 		if old := last.Value.(*kept[At]); len(s.known) > maxSessions || now.Sub(old.on) > ttl {
 			s.order.Remove(last)

@@ -7,7 +7,7 @@ import (
 )
 
 var strategies = map[string]func(Options) *Strategy{
-	// The candidate with the least cost, in seconds, is chosen.
+	// "load" chooses the candidate with the least cost in seconds.
 	"load": func(Options) *Strategy {
 		return &Strategy{scorer: &load{}, trials: true}
 	},

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// Full has the thresholds from which an endpoint is full and accepts no further requests. An
-// endpoint is full if it reaches one of them. 0 disables a threshold.
+// Full has thresholds. An endpoint that reaches one of them is full, and accepts no further
+// requests. 0 disables a threshold.
 type Full struct {
 	Queue          int32 // waiting requests
 	KVCachePercent int32 // KV cache usage, 1 to 100
@@ -50,10 +50,10 @@ type Strategy struct {
 	name      string
 	filters   []filter
 	full      Full
-	scorer    scorer // nil if all endpoints cost the same
-	load      *load  // scorer, if it is a *load
-	foresees  *load  // may be nil
-	after     float64
+	scorer    scorer  // nil if all endpoints cost the same
+	load      *load   // scorer, if it is a *load
+	foresees  *load   // may be nil
+	after     float64 // Options.ShedAfter in seconds; 0 means never
 	shedsFull bool
 	trials    bool          // suspect endpoints get single requests
 	prefixes  *prefix.Index // may be nil
@@ -66,11 +66,12 @@ type Strategy struct {
 }
 
 type chooser interface {
-	// choose moves up to n candidates to the front of c, best first, and returns them; no candidate
-	// means that the request is shed. c is in the order of list. states and verdicts have an
-	// element for each endpoint of list, by lot.
+	// choose moves up to n candidates to the front of c, best first, and returns them. If it
+	// returns none, the request is shed. c is in the order of list. states has the state of each
+	// endpoint of list; Candidate.lot is its index.
 	choose(r *Request, list []endpoint.Endpoint, c []Candidate, states []endpoint.State, n int) []Candidate
-	// explain may reorder c.
+	// explain adds the chooser's evaluation to verdicts, which has an element for each endpoint of
+	// list. It may reorder c.
 	explain(r *Request, list []endpoint.Endpoint, c []Candidate, states []endpoint.State, verdicts []Verdict)
 }
 
@@ -91,9 +92,9 @@ type scorer interface {
 // Candidate is an endpoint that passed the filters.
 type Candidate struct {
 	Endpoint *endpoint.Endpoint
-	Cost     float64 // in seconds for strategy load, in requests for least-request
-	Score    float64 // weighted sum of scores in strategy plugins
-	Cached   int     // tokens of the prompt
+	Cost     float64 // in seconds for the strategy "load", in requests for "least-request"
+	Score    float64 // weighted sum of scores, for the strategy "plugins"
+	Cached   int     // tokens of the prompt that the endpoint has cached
 	// TTFT and TPOT are the predicted times to the first token and between two tokens, in seconds;
 	// 0 if unknown. They are set for the first candidate, and for all candidates if the request has
 	// an Objective.
@@ -102,11 +103,11 @@ type Candidate struct {
 	// measures the endpoint's speed again.
 	Trial   bool
 	Relearn bool
-	// Rate is the assumed prefill rate, in tokens a second; 0 if the strategy does not compare
-	// prompts. RateFrom is "" for a guess.
+	// Rate is the known or assumed prefill rate, in tokens a second; 0 if the strategy does not
+	// compare prompts. RateFrom is the source of a known rate, "" for an assumed one.
 	Rate     float64
 	RateFrom endpoint.RateSource
-	Drawn    bool // compared by power-of-two-picker for the first place
+	Drawn    bool // power-of-two-picker drew the endpoint for the first place
 
 	last     bool // suspect, so the last choice
 	out      bool
@@ -119,18 +120,18 @@ type Candidate struct {
 	lot      uint32
 	uncached float64
 	weight   float64 // factor on the time to read the uncached tokens
-	evicts   float64 // part of weight that is for evictions
-	returns  float64 // uncached tokens for which the former home counts no evictions
+	evicts   float64 // part of weight for evictions
+	returns  float64 // uncached tokens that cost no evictions, because the endpoint is the former home
 	ahead    float64 // seconds to read the earlier prompts and to load the adapter
-	adapter  uint64  // 0 if none is needed
+	adapter  uint64  // hash of the request's adapter; 0 if it needs none
 	slots    int
 	affinity uint64  // affinity of the adapter to the server
-	away     float64 // additional seconds if the server is not a home of the adapter
+	away     float64 // additional cost in seconds if the server is not a home of the adapter
 	loads    bool
 	crowded  bool // must load the adapter, and the page shows other adapters in all slots
 }
 
-// Suspect reports whether the endpoint is the last choice.
+// Suspect reports whether the endpoint is suspect, and therefore the last choice.
 func (c *Candidate) Suspect() bool { return c.last }
 
 // Work returns a request's demand on the endpoint.
@@ -179,7 +180,7 @@ func Names() []string {
 	return names
 }
 
-// New returns the strategy that o names. The error for an unknown name lists the names.
+// New returns the strategy that o names. For an unknown name, the error lists the known names.
 func New(o Options) (*Strategy, error) {
 	if o.Name == "" {
 		o.Name = "load"
@@ -238,12 +239,12 @@ func (s *Strategy) Name() string { return s.name }
 type Measure uint8
 
 const (
-	ByRule  Measure = iota // no figure: the strategy has an order of its own
+	ByRule  Measure = iota // the strategy compares no figures
 	ByCost                 // Candidate.Cost
 	ByScore                // Candidate.Score
 )
 
-// Measure returns the strategy's measure.
+// Measure returns by which figure the strategy compares candidates.
 func (s *Strategy) Measure() Measure {
 	if s.scorer != nil {
 		return ByCost
@@ -254,7 +255,8 @@ func (s *Strategy) Measure() Measure {
 	return ByRule
 }
 
-// Choice returns the type of the picker in strategy plugins; "" in other strategies.
+// Choice returns the type of llm-d's picker plugin in the strategy "plugins"; "" for other
+// strategies.
 func (s *Strategy) Choice() string {
 	if p, ok := s.chooser.(*plugins); ok {
 		return p.kind
@@ -269,8 +271,9 @@ func (s *Strategy) Prepare(list []endpoint.Endpoint) {
 	}
 }
 
-// Rank returns up to n endpoints of list for a request, best first, by their states at now. n is at
-// least 1. allowed, if not nil, restricts the choice. The result is valid until scratch is reused.
+// Rank returns up to n endpoints of list for a request, best first, by their states at the time
+// now. n must be at least 1. If allowed is not nil, Rank returns only endpoints for which it is
+// true. The result is valid until the next use of scratch.
 func (s *Strategy) Rank(r *Request, now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool,
 	n int, scratch *Scratch) []Candidate {
 	s = s.of(r)
@@ -348,7 +351,7 @@ func (s *Strategy) match(r *Request, c []Candidate, scratch *Scratch) {
 	if s.load != nil {
 		s.load.sendBack(s.prefixes, r.Chain, c, scratch)
 	}
-	clear(scratch.servers) // must not keep removed servers in memory
+	clear(scratch.servers) // or scratch would keep removed servers in memory
 }
 
 func (s *Strategy) candidates(r *Request, now time.Time, list []endpoint.Endpoint,

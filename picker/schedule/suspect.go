@@ -6,10 +6,10 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// A suspect endpoint is the last choice, and gets single requests until one succeeds. An endpoint
-// is suspect if its requests often fail, or if its page is stale and no request succeeded since. If
-// less than half of a pool's endpoints are fresh, freshness decides nothing, because the few fresh
-// endpoints must not get all requests.
+// An endpoint is suspect if its requests often fail, or if its metrics page is stale and no request
+// has succeeded since. A suspect endpoint is the last choice. It gets one request at a time as a
+// trial, until one succeeds. If less than half of a pool's endpoints have fresh pages, stale pages
+// make no endpoint suspect: otherwise the few others would get all requests.
 
 type doubt uint8
 
@@ -18,7 +18,7 @@ const (
 	stale
 	trialDue
 	silent
-	given // the silent endpoint got its maximum number of requests
+	given // the silent endpoint has got endpoint.MaxGiven requests
 )
 
 func doubts(s *endpoint.State) (d doubt) {
@@ -45,7 +45,7 @@ type Suspicion string
 const (
 	Silent  Suspicion = "silent" // the server sends no tokens
 	Failing Suspicion = "failing"
-	Stale   Suspicion = "stale" // the page is stale, and no request succeeded since
+	Stale   Suspicion = "stale" // the metrics page is stale, and no request has succeeded since
 )
 
 // Suspicions lists all reasons.
@@ -100,9 +100,9 @@ func decides(eligible, fresh int) doubt {
 
 const silence = "silent"
 
-// withoutSilent removes silent endpoints from c. A silent endpoint stays if a trial is due. While
-// all other endpoints are full it stays for endpoint.MaxGiven requests. If all endpoints are
-// silent, they stay as suspects.
+// withoutSilent removes the silent endpoints from c, with three exceptions. A silent endpoint whose
+// trial is due stays. While all other endpoints are full, a silent endpoint stays until it has got
+// endpoint.MaxGiven requests. If all endpoints of the pool are silent, all stay as last choices.
 func withoutSilent(c []Candidate, serving int) []Candidate {
 	free := false
 	for i := range c {
@@ -136,7 +136,7 @@ func suspect(c []Candidate, eligible, fresh int) {
 const (
 	// slowestRate is the lowest plausible prefill rate, in tokens a second.
 	slowestRate = 100
-	// mostUnknown bounds the part of slowest in the predicted time to the end of a response.
+	// mostUnknown bounds how much of slowest counts in the predicted time to a response's end.
 	mostUnknown = 5 * time.Second
 )
 

@@ -34,8 +34,8 @@ const (
 //	Standard:   capacity -> least-queue -> lora -> least-kv-cache
 //	Sheddable:  the same, but no endpoint if capacity keeps none
 //
-// The pick is random among the remaining endpoints. For retries, the tree chooses again among the
-// endpoints that were not picked.
+// tree picks a random one of the remaining endpoints. For a retry, it runs again with the endpoints
+// that it has not picked so far.
 type tree struct{ random func() uint64 }
 
 func (t tree) choose(r *Request, _ []endpoint.Endpoint, c []Candidate, states []endpoint.State, n int) []Candidate {
@@ -60,7 +60,8 @@ type branch struct {
 	c       []Candidate
 	states  []endpoint.State
 	dropped func(*Candidate, string) // may be nil
-	// Stale endpoints count as having the worst values of the fresh endpoints.
+	// fresh counts the endpoints with fresh metrics pages. queue and kv are the worst values of
+	// these endpoints, which also count for endpoints with stale pages.
 	fresh     int
 	queue, kv float64
 }
@@ -138,8 +139,8 @@ func (b *branch) used(c *Candidate) float64 {
 	return b.kv
 }
 
-// keep drops the endpoints for which ok is false. If it would drop all, it drops none and returns
-// false.
+// keep drops the endpoints for which ok is false. If ok is false for all, keep drops none and
+// returns false.
 func (b *branch) keep(step string, ok func(*Candidate) bool) bool {
 	kept := 0
 	for i := range b.c {
@@ -174,15 +175,15 @@ func (b *branch) lora(model string) {
 		b.keep(stepLoRA, func(c *Candidate) bool { return b.state(c).Adapters.Free() })
 }
 
-// leastQueue divides the range of queues into as many equal parts as there are endpoints, in
-// integers, and keeps the lowest part.
+// leastQueue divides the range of the endpoints' queue lengths into as many equal parts as there
+// are endpoints, in integer arithmetic. It keeps the endpoints in the lowest part.
 func (b *branch) leastQueue() {
 	low, high := b.bounds(b.waiting)
 	limit := int(low) + (int(high)-int(low))/max(len(b.c), 1)
 	b.keep(stepQueue, func(c *Candidate) bool { return int(b.waiting(c)) <= limit })
 }
 
-// leastKV does the same with KV cache usage, without rounding to integers.
+// leastKV does the same as leastQueue with KV cache usage, without rounding to integers.
 func (b *branch) leastKV() {
 	low, high := b.bounds(b.used)
 	limit := low + (high-low)/float64(max(len(b.c), 1))

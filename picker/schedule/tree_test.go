@@ -95,7 +95,7 @@ func TestTree_ExamplesComeOutExactly(t *testing.T) {
 			[]pod{{adapters: has("other")}, {}}, "AB", ""},
 		{"a stale endpoint is the last", Request{Criticality: Critical},
 			[]pod{{queue: 40}, {queue: 30}, {stale: true}}, "B", "A least-queue, C stale"},
-		// Stale pods count like pod A.
+		// Pods with stale metrics count as pod A, which has the only fresh ones.
 		{"freshness decides nothing if most are stale", Request{Criticality: Critical},
 			[]pod{{queue: 4, kv: 0.1}, {stale: true}, {stale: true, queue: 99}}, "ABC", ""},
 		{"without fresh metrics by requests in flight, and none is shed", Request{Criticality: Sheddable},

@@ -56,7 +56,7 @@ func (r *ratio) value(prior float64) float64 {
 	return (r.over + prior*priorTokens) / (r.under + priorTokens)
 }
 
-// e.mu is held.
+// The caller holds e.mu.
 func (e *estimates) of(k poolKind) *estimator {
 	if e.pools == nil {
 		e.pools = map[poolKind]*estimator{}

@@ -235,7 +235,7 @@ func (k *Keeper) applyAll(ctx context.Context) error {
 	return err
 }
 
-// k.apply is held.
+// The caller holds k.apply.
 func (k *Keeper) applyOne(ctx context.Context, path string) error {
 	b, err := readSegment(path)
 	switch {
@@ -293,7 +293,7 @@ func (k *Keeper) settle(oldest string, err error) {
 	}
 }
 
-// k.state is held.
+// The caller holds k.state.
 func (k *Keeper) lateness() time.Duration {
 	if k.waiting.IsZero() {
 		return 0

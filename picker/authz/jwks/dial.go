@@ -15,12 +15,12 @@ import (
 const (
 	// dialTimeout bounds the connection to one address.
 	dialTimeout = 3 * time.Second
-	// maxAddresses bounds the addresses of a host that a fetch tries.
+	// maxAddresses bounds how many of a host's addresses a fetch tries.
 	maxAddresses = 4
 )
 
-// metadata lists the clouds' metadata servers whose addresses are not link-local: AWS and Google
-// over IPv6, Alibaba, Azure, Oracle.
+// metadata lists the addresses of the clouds' metadata servers, except link-local addresses: AWS
+// and Google over IPv6, Alibaba, Azure, Oracle.
 var metadata = []netip.Addr{
 	netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("fd20:ce::254"), netip.MustParseAddr("100.100.100.200"),
 	netip.MustParseAddr("168.63.129.16"), netip.MustParseAddr("192.0.0.192"),
@@ -49,9 +49,8 @@ func (f *Fetcher) allowed(u *url.URL) error {
 		"ask the operator of Penstock to add it (fetchHosts of the chart), or write the keys to jwks.inline"}
 }
 
-// dialer returns a function that connects to a host of a source. It resolves the host once, and
-// connects to an address that it has checked, so a change of the name's addresses in between has no
-// effect.
+// dialer returns a function that connects to the host of a URL. The function resolves the host
+// once, checks each address, and connects to a checked address. So DNS rebinding has no effect.
 func (f *Fetcher) dialer(s Source, u *url.URL) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		host, text, err := net.SplitHostPort(address)
@@ -97,7 +96,7 @@ func (f *Fetcher) resolve(ctx context.Context, host string) ([]netip.Addr, error
 	return out, err
 }
 
-// reachable returns an error if a source is not allowed to reach an address.
+// reachable returns an error if a fetch for a source must not connect to an address.
 func (f *Fetcher) reachable(ctx context.Context, s Source, u *url.URL, at netip.AddrPort) error {
 	const another = "write the URL of another server, or the keys to jwks.inline"
 	ip := at.Addr()
@@ -133,7 +132,7 @@ func (f *Fetcher) isAPIServer(ctx context.Context, at netip.AddrPort) bool {
 		}
 		ips, err := f.resolve(ctx, host)
 		if err != nil || slices.Contains(ips, at.Addr()) {
-			return true // if the lookup fails, the address may be an API server's
+			return true // without the lookup, the address may be the API server's
 		}
 	}
 	if f.cfg.APIEndpoints == nil {

@@ -1,5 +1,5 @@
-// Package jwks has the public keys of issuers of JSON Web Tokens: it parses JSON Web Key Sets (RFC
-// 7517), and fetches them.
+// Package jwks fetches and parses JSON Web Key Sets (RFC 7517): the public keys of the issuers of
+// JSON Web Tokens.
 //
 //	source.go   Source: where a set comes from
 //	set.go      Set: the keys of a set
@@ -7,20 +7,21 @@
 //	fetch.go    one fetch, over HTTP
 //	dial.go     which addresses a fetch may reach
 //
-// Users write the sources (AccessPolicies), but they may not be allowed to reach everything that
-// Penstock can reach. So a fetch goes to a host that the operator names (--fetch-hosts), resolves
-// it once, and connects to that address. Link-local addresses, metadata servers of clouds and the
-// API server are never dialled, except the API server if it is the issuer. A redirect to another
-// host fails. Time and size are bounded, and neither findings nor logs quote an answer.
+// Users write the sources in AccessPolicies. A user may not be permitted to reach everything that
+// Penstock can reach. So a fetch goes only to hosts that the operator names (--fetch-hosts). It
+// resolves the host once, and connects to that address. It never connects to link-local addresses
+// and metadata servers of clouds, and to the API server only if the API server is the issuer. A
+// redirect to another host fails. Time and size are bounded. Neither findings nor logs quote an
+// answer.
 //
 // Invariants:
 //   - A set with at least one key replaces the last set as a whole. After a failure the last set
 //     stays.
-//   - A source is fetched every refreshInterval, and at most once in minInterval, whatever tokens
-//     clients send.
-//   - Only Refresh waits for a fetch, until its context ends.
+//   - The Fetcher fetches a source every refreshInterval, and never twice in minInterval, whatever
+//     tokens clients send.
+//   - Refresh is the only method that waits for a fetch. It waits at most until its context ends.
 //
-// Package jwt reads sets. cmd's package gates names the sources.
+// Package jwt verifies tokens with the sets. cmd's package gates sets the sources (Follow).
 //
 // Tests: go test ./picker/authz/jwks
 package jwks

@@ -17,25 +17,25 @@ import (
 const (
 	// fetchTimeout bounds a fetch, including discovery.
 	fetchTimeout = 10 * time.Second
-	// maxBody and maxHeader bound an answer, in bytes.
+	// maxBody and maxHeader bound a response's body and headers, in bytes.
 	maxBody, maxHeader = 256 << 10, 16 << 10
 	maxRedirects       = 3
-	maxText            = 300 // of a problem
+	maxText            = 300 // bounds Problem.Text, in bytes
 )
 
-// Problem is why a set could not be fetched, and what the author of its source can do.
+// Problem is why a set could not be fetched (Text), and what the policy's author can do (Fix).
 type Problem struct{ Text, Fix string }
 
 // Error implements error.
 func (p *Problem) Error() string { return p.Text }
 
-// problemOf returns the Problem in an error of a fetch, or a new Problem with the error's text.
+// problemOf returns the Problem that a fetch's error wraps, or a new Problem with the error's text.
 func problemOf(err error) *Problem {
 	var p *Problem
 	if errors.As(err, &p) {
 		return p
 	}
-	var wrapped *url.Error // it repeats the URL
+	var wrapped *url.Error // its text would repeat the URL
 	if errors.As(err, &wrapped) {
 		err = wrapped.Err
 	}
@@ -43,9 +43,9 @@ func problemOf(err error) *Problem {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		text = fmt.Sprintf("the server has not answered within %s", fetchTimeout)
-	case strings.Contains(text, "malformed"): // net/http quotes the answer
+	case strings.Contains(text, "malformed"): // net/http's text would quote the answer
 		text = "the answer is no HTTP response"
-	case len(text) > maxText: // such as the names in a certificate
+	case len(text) > maxText: // for example, it lists the names of a certificate
 		text = strings.ToValidUTF8(text[:maxText], "") + "…"
 	}
 	return &Problem{text, "see that the server answers, and that the URL is right"}
@@ -100,7 +100,7 @@ func (f *Fetcher) get(ctx context.Context, s Source, u *url.URL, token string) (
 	if err != nil {
 		return nil, err
 	}
-	transport := &http.Transport{ // without a proxy, which would resolve the host itself
+	transport := &http.Transport{ // no proxy: it would resolve the host itself, so no address would be checked
 		DialContext:       f.dialer(s, u),
 		TLSClientConfig:   &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 		DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHeader,

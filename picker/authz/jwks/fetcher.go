@@ -9,42 +9,44 @@ import (
 )
 
 const (
-	// refreshInterval is the time between fetches of a source that answers. A key that the issuer
-	// removes stays in force for up to this time.
+	// refreshInterval is the time from a successful fetch of a source to the next fetch. A key that
+	// the issuer removes stays valid here for up to this time.
 	refreshInterval = 5 * time.Minute
-	// minInterval is the least time between the beginnings of two fetches of a source.
+	// minInterval is the least time between the starts of two fetches of a source.
 	minInterval = 10 * time.Second
 )
 
 // Config configures a Fetcher.
 type Config struct {
-	// Hosts are the hosts that a fetch may reach: HOST (at port 443) or HOST:PORT. AnyHost allows
-	// all.
+	// Hosts are the hosts that a fetch may reach: HOST (port 443) or HOST:PORT. AnyHost permits
+	// every host.
 	Hosts   []string
 	AnyHost bool
-	// Never returns the kind of an address that is never dialled, or "".
+	// Never returns the kind of an address to which no fetch may connect; "" for every other
+	// address.
 	Never func(netip.Addr) string
-	// Forms returns an address, and the addresses to which a network may translate it, as NAT64
-	// does. If Forms is nil, no address is translated.
+	// Forms returns an address and every address to which a network may translate it, as NAT64
+	// does. Each of them is checked. If Forms is nil, only the address itself is checked.
 	Forms func(netip.Addr) []netip.Addr
-	// APIServers are the API server's addresses, HOST:PORT. Only its own tokens' keys are fetched
-	// there.
+	// APIServers are the API server's addresses, HOST:PORT. A fetch may reach them only for the
+	// keys of tokens that the API server issues.
 	APIServers []string
-	// APIEndpoints returns further addresses of the API server. If it fails, every address may be
-	// an API server's. It may be nil.
+	// APIEndpoints returns further addresses of the API server. While it fails, every address
+	// counts as the API server's. It may be nil.
 	APIEndpoints func(context.Context) ([]netip.AddrPort, error)
 	// Lookup resolves a host's name. *net.Resolver's LookupNetIP implements it.
 	Lookup func(ctx context.Context, network, host string) ([]netip.Addr, error)
 	// Now is the clock for durations.
 	Now func() time.Time
-	// Changed is called after a set or a problem has changed; may be nil.
+	// Changed is called after the set or the Problem of a source has changed; may be nil.
 	Changed func()
 }
 
-// Fetcher keeps the sets of sources. Its methods are safe for concurrent use.
+// Fetcher fetches the key sets of sources, and keeps the last good set of each. Its methods are
+// safe for concurrent use.
 type Fetcher struct {
 	cfg  Config
-	load func(context.Context, Source) ([]byte, error) // fetch, or a test's function
+	load func(context.Context, Source) ([]byte, error) // fetch, except in tests
 	// timeout is fetchTimeout, except in tests.
 	timeout time.Duration
 	wake    chan struct{} // has room for one value
@@ -54,11 +56,11 @@ type Fetcher struct {
 }
 
 type state struct {
-	text    []byte   // of set
+	text    []byte   // the JSON text of set
 	set     *Set     // the last good set; nil before the first
-	problem *Problem // of the last fetch, or of an inline set
+	problem *Problem // why the last fetch failed, or the inline set is invalid; nil if neither
 	begun   time.Time
-	next    time.Time // when it is fetched again
+	next    time.Time // the next fetch is due then; zero if inline, or during a fetch
 	// running is closed at the end of the fetch in flight; nil if no fetch is in flight.
 	running  chan struct{}
 	failures int
@@ -86,7 +88,7 @@ func (f *Fetcher) Follow(sources []Source) {
 		default:
 			all[s] = &state{next: f.cfg.Now()}
 			for former, at := range f.sources {
-				if former.Token = s.Token; former == s { // a new token does not change the issuer
+				if former.Token = s.Token; former == s { // the set stays: a new token does not change the issuer
 					all[s].text, all[s].set = at.text, at.set
 				}
 			}
@@ -96,7 +98,7 @@ func (f *Fetcher) Follow(sources []Source) {
 	f.awake()
 }
 
-// awake makes Run look at the sources again.
+// awake makes Run check at once which sources are due.
 func (f *Fetcher) awake() {
 	select {
 	case f.wake <- struct{}{}:
@@ -114,8 +116,8 @@ func (f *Fetcher) Get(s Source) *Set {
 	return nil
 }
 
-// Problem returns why the last fetch of a source has failed, and whether an earlier set is still in
-// use; nil after a success or before the first fetch has ended.
+// Problem returns why the last fetch of a source failed; nil if it succeeded, or if no fetch has
+// ended yet. kept reports whether an earlier set is still in use.
 func (f *Fetcher) Problem(s Source) (p *Problem, kept bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -133,9 +135,8 @@ func (f *Fetcher) Pending(s Source) bool {
 	return at != nil && at.set == nil && at.problem == nil
 }
 
-// Refresh waits for the fetch in flight of a source until ctx ends, and reports whether the fetch
-// has ended. If no fetch is in flight, it begins a fetch, unless the last one began within
-// minInterval.
+// Refresh waits for a fetch of a source until ctx ends, and reports whether the fetch has ended. If
+// no fetch is in flight, Refresh begins one, unless the last fetch began within minInterval.
 func (f *Fetcher) Refresh(ctx context.Context, s Source) bool {
 	f.mu.Lock()
 	at := f.sources[s]
@@ -200,7 +201,7 @@ func (f *Fetcher) due() (due []Source, wait time.Duration) {
 	wait = refreshInterval
 	for s, at := range f.sources {
 		switch {
-		case at.next.IsZero(): // inline, or its fetch is in flight
+		case at.next.IsZero(): // the source is inline, or its fetch is in flight
 		case at.next.After(now):
 			wait = min(wait, at.next.Sub(now))
 		default:
@@ -218,7 +219,7 @@ func (f *Fetcher) due() (due []Source, wait time.Duration) {
 func (f *Fetcher) done(s Source, text []byte, err error) {
 	f.mu.Lock()
 	at := f.sources[s]
-	if at == nil || at.running == nil { // not followed any more
+	if at == nil || at.running == nil { // Follow has dropped the source
 		f.mu.Unlock()
 		return
 	}
@@ -243,8 +244,8 @@ func (f *Fetcher) done(s Source, text []byte, err error) {
 	}
 }
 
-// take replaces the set, unless there is an error. If the text is equal, the set stays, and so do
-// the tokens that its keys have verified.
+// take replaces the set, unless the fetch failed. If the text is unchanged, take keeps the old
+// *Set, so that package jwt keeps the tokens that it has verified with this set.
 func (s *state) take(text []byte, err error) {
 	if err == nil && s.set != nil && bytes.Equal(text, s.text) {
 		s.problem = nil

@@ -15,7 +15,7 @@ import (
 const (
 	// maxKeys bounds the keys of a set.
 	maxKeys = 64
-	// maxTried bounds the keys that are tried for a token without the ID of its key.
+	// maxTried bounds how many keys are tried for a token that does not name its key (kid).
 	maxTried = 8
 	// minRSABits is the least size of an RSA key (RFC 7518, section 3.3).
 	minRSABits = 2048
@@ -25,7 +25,7 @@ const (
 type Set struct{ keys []key }
 
 type key struct {
-	id, algorithm string // "" if the set does not state it
+	id, algorithm string // kid and alg; "" if the set does not state them
 	public        any    // *rsa.PublicKey, *ecdsa.PublicKey or ed25519.PublicKey
 }
 
@@ -79,8 +79,8 @@ func Algorithms() []jose.SignatureAlgorithm {
 		jose.ES384, jose.ES512, jose.EdDSA}
 }
 
-// Find returns the keys that may have signed a token: id and algorithm are the kid and alg of its
-// header. The result known is false if id names no key of the set; a newer set may have it.
+// Find returns the keys that may have signed a token. id and algorithm are the kid and alg of the
+// token's header. known is false if no key of the set has this id; a newer set may have the key.
 func (s *Set) Find(id, algorithm string) (keys []any, known bool) {
 	known = id == ""
 	for _, k := range s.keys {
@@ -101,7 +101,7 @@ func (k key) fits(algorithm string) bool {
 	case *rsa.PublicKey:
 		return strings.HasPrefix(algorithm, "RS") || strings.HasPrefix(algorithm, "PS")
 	case *ecdsa.PublicKey:
-		return strings.HasPrefix(algorithm, "ES") // go-jose compares the curve
+		return strings.HasPrefix(algorithm, "ES") // go-jose checks that the curve fits the algorithm
 	}
 	return algorithm == string(jose.EdDSA)
 }

@@ -7,13 +7,15 @@ import (
 
 // Source is where the keys of an issuer come from. Sources are comparable.
 type Source struct {
-	// Issuer is the iss of tokens. If URI and Inline are empty, discovery finds the issuer's set.
+	// Issuer is the iss claim of tokens. If URI and Inline are "", OpenID Connect discovery at the
+	// issuer finds the URL of the set.
 	Issuer string
 	// URI is the URL of the set; Inline is the set itself.
 	URI, Inline string
 	// CA has the trusted CAs in PEM; "" means the system's.
 	CA string
-	// Token is sent as Authorization: Bearer to the host of URI, or of Issuer; "" means none.
+	// Token is a bearer token for the fetch. It is sent only to the host of URI, or of Issuer if
+	// URI is "". "" means none.
 	Token string `json:"-"`
 }
 
@@ -31,7 +33,8 @@ func (s Source) String() string {
 // wellKnown is the path of OpenID Connect discovery below an issuer (Discovery 1.0, section 4).
 const wellKnown = "/.well-known/openid-configuration"
 
-// start returns the first URL that a fetch requests, and whether discovery uses it.
+// start returns the first URL that a fetch requests, and whether it is the discovery document's
+// URL.
 func (s Source) start() (first string, discovery bool) {
 	if s.URI != "" {
 		return s.URI, false

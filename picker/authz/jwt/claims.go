@@ -11,15 +11,16 @@ import (
 	"time"
 )
 
-// These are the limits of an identity. An APIKey has the same limits.
+// These are the limits of an Identity: the lengths of its strings, in bytes, and the numbers of
+// groups and models. An APIKey has the same limits.
 const (
 	maxOwner, maxGroups, maxGroup = 128, 32, 128
 	maxModels, maxModel           = 64, 256
 	maxObjective                  = 253
 )
 
-// ErrExpired is the error of a token of the rule's issuer and audience that has no exp, or whose
-// exp has passed.
+// ErrExpired is the error for a token that has no exp, or whose exp has passed. Its issuer and
+// audience are right.
 var ErrExpired = errors.New("it has expired, or never does")
 
 // skew is how far the issuer's clock may be ahead of ours when nbf is compared. exp is compared
@@ -49,7 +50,8 @@ func parseClaims(payload []byte) (claims, error) {
 	return c, nil
 }
 
-// find returns the claim with a name, or else the claim at a path. It returns nil for "".
+// find returns the claim with a name. If no claim has this name, find takes it as a path of names
+// with dots between them. It returns nil for "".
 func (c claims) find(name string) any {
 	if name == "" {
 		return nil
@@ -68,14 +70,15 @@ func (c claims) find(name string) any {
 	return at
 }
 
-// text returns a claim if it is a text; otherwise "".
+// text returns a claim if it is a string; otherwise "".
 func (c claims) text(name string) string {
 	text, _ := c.find(name).(string)
 	return text
 }
 
-// list returns the texts of a claim. The claim is a list, or one text with spaces as separators.
-// Other elements of a list, and texts of more than longest bytes, are ignored.
+// list returns the strings of a claim, at most most. The claim is a list of strings, or one string
+// with spaces as separators. Empty strings, duplicates, strings of more than longest bytes and
+// elements of other types are ignored.
 func (c claims) list(name string, most, longest int) []string {
 	var all []string
 	switch v := c.find(name).(type) {
@@ -97,7 +100,7 @@ func (c claims) list(name string, most, longest int) []string {
 	return out
 }
 
-// when returns a time in seconds since 1970 (RFC 7519, section 2).
+// when returns a claim that is a time, in seconds since 1970 (RFC 7519, section 2).
 func (c claims) when(name string) (time.Time, bool) {
 	number, ok := c[name].(json.Number)
 	if !ok {
@@ -111,7 +114,8 @@ func (c claims) when(name string) (time.Time, bool) {
 	return time.Unix(int64(math.Min(seconds, farthest)), 0), true
 }
 
-// accept returns the identity in verified claims if a rule accepts them at a given time.
+// accept returns the identity that claims describe, if a rule accepts them at a given time. The
+// caller has verified the token's signature.
 func (c claims) accept(rule *Rule, now time.Time) (*Identity, error) {
 	if issuer, _ := c["iss"].(string); issuer == "" || issuer != rule.Source.Issuer {
 		return nil, errIssuer
@@ -151,7 +155,7 @@ func (c claims) accept(rule *Rule, now time.Time) (*Identity, error) {
 	return id, nil
 }
 
-// objectiveName is the form of an InferenceObjective's name.
+// objectiveName matches the valid names of InferenceObjectives.
 var objectiveName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)
 
 // ownerOf percent-encodes an owner, so that different owners stay different in headers and logs. It

@@ -8,13 +8,13 @@
 // Identity as an API key.
 //
 // Invariants:
-//   - A token counts only if a key of its issuer has signed it with an asymmetric algorithm, its
-//     iss and aud are the policy's, its exp is in the future, and its nbf is not in the future.
-//     Everything else is no token.
-//   - A verified token is remembered until its exp, for one set of keys and one Rule. After a
-//     change of the set or the policy, it is verified again. The memory is bounded.
-//   - An unknown kid causes at most one fetch in 10 s. Verify waits for it until its context ends.
-//   - No token is stored: the memory has hashes. No error has a token or a claim.
+//   - A token is valid only if a key of its issuer has signed it with an asymmetric algorithm, the
+//     policy names its iss and aud, its exp is in the future, and its nbf is not in the future.
+//   - The Verifier caches a verified token until its exp, for one key set and one Rule. After a
+//     change of the set or the policy, it verifies the token again. The cache has a maximum size.
+//   - Tokens with an unknown kid cause at most one fetch in 10 s for each issuer. Verify waits for
+//     the fetch at most until its context ends.
+//   - The cache has only hashes of tokens. No error contains a token or a claim.
 //
 // Tests: go test ./picker/authz/jwt
 package jwt

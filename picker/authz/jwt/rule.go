@@ -7,23 +7,24 @@ import (
 	"github.com/penstock-project/penstock/picker/authz/jwks"
 )
 
-// Rule has a policy's requirements on a token. Immutable.
+// Rule lists a policy's requirements on a token, and the claims that describe the caller.
+// Immutable.
 type Rule struct {
-	// Namespace is the policy's namespace. In a caller's name it precedes the owner.
+	// Namespace is the policy's namespace. A caller's name is "namespace/owner".
 	Namespace string
-	// Source has the issuer and its keys.
+	// Source names the issuer, and where its keys come from.
 	Source jwks.Source
 	// Audiences are the accepted values of aud.
 	Audiences []string
 	Claims    Claims
 }
 
-// Claims names the claims that describe the caller. Each field is the name of a claim, or else a
-// path of names with dots between them.
+// Claims names the claims that describe the caller. Each field is the name of a claim, or a path of
+// names with dots between them, such as "user.name".
 type Claims struct {
 	Owner string
-	// Groups, Models and Objective are "" if no claim has them. If Models is "", all models are
-	// permitted.
+	// Groups, Models and Objective may be "": the caller then has no groups and no objective, and
+	// all models are permitted.
 	Groups, Models, Objective string
 }
 
@@ -32,8 +33,8 @@ type Identity struct {
 	Owner     string // printable ASCII
 	Groups    []string
 	Objective string    // "" for none
-	Models    []string  // as in authz.Key; nil permits all
-	Expires   time.Time // the token does not count from then on
+	Models    []string  // names or prefixes as in authz.Key; nil permits all
+	Expires   time.Time // the exp claim: the token is invalid from then on
 }
 
 // maxToken bounds a token, in bytes.

@@ -12,10 +12,10 @@ import (
 	"github.com/penstock-project/penstock/picker/authz/jwks"
 )
 
-// maxVerified bounds each of the two maps of verified tokens.
+// maxVerified bounds the entries of each of the Verifier's two maps.
 const maxVerified = 1 << 14
 
-// Keys are the keys of issuers. *jwks.Fetcher implements it.
+// Keys provides the public keys of issuers. *jwks.Fetcher implements it.
 type Keys interface {
 	// Get returns the current set of a source, or nil.
 	Get(jwks.Source) *jwks.Set
@@ -26,10 +26,10 @@ type Keys interface {
 	Pending(jwks.Source) bool
 }
 
-// ErrPending is the error of a token whose issuer's keys are fetched for the first time.
+// ErrPending is the error while the first fetch of the issuer's keys is still in flight.
 var ErrPending = errors.New("the keys of the token's issuer are not known here yet")
 
-// ErrNoKeys is the error of a token whose issuer's keys could not be fetched.
+// ErrNoKeys is the error if no fetch of the issuer's keys has succeeded.
 var ErrNoKeys = errors.New("the keys of its issuer are not known")
 
 // Verifier verifies tokens. It is safe for concurrent use.
@@ -55,8 +55,8 @@ func New(keys Keys) *Verifier {
 	return &Verifier{keys: keys, recent: map[verified]result{}}
 }
 
-// Verify returns the identity in a token that a rule accepts at a given time. An error means that
-// the token does not count. If a newer set may have the token's key, Verify waits for a fetch until
+// Verify returns the identity that a token describes, if a rule accepts the token at a given time;
+// otherwise an error. If the current set lacks the token's key, Verify waits for a newer set until
 // ctx ends.
 func (v *Verifier) Verify(ctx context.Context, rule *Rule, token string, now time.Time) (*Identity, error) {
 	if !Formed(token) {
@@ -76,8 +76,8 @@ func (v *Verifier) Verify(ctx context.Context, rule *Rule, token string, now tim
 	return id, err
 }
 
-// check verifies a token with a set. The result known is false if a newer set may have the token's
-// key.
+// check verifies a token with a set. known is false if the set lacks the token's key, so that a
+// newer set may have it.
 func (v *Verifier) check(set *jwks.Set, rule *Rule, token string, now time.Time) (id *Identity, known bool, err error) {
 	if set == nil {
 		return nil, false, ErrNoKeys
@@ -112,7 +112,7 @@ func (v *Verifier) check(set *jwks.Set, rule *Rule, token string, now time.Time)
 	return nil, known, errKey
 }
 
-// remembered returns the identity of a token that a set has verified already, or nil.
+// remembered returns the cached identity of a token that was verified with this set, or nil.
 func (v *Verifier) remembered(at verified, set *jwks.Set) *Identity {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -1,10 +1,12 @@
-// Package preprocess is the program `penstock-external processor`: POST /process, as
-// picker/processor calls it. It tokenizes the prompt of a request, asks the router for a worker if
-// the request has "route": true, and stores the token IDs if there is a token store. The caller
-// passes the tokenizer. The text has a line for each message in place of a chat template.
+// Package preprocess implements the program `penstock-external processor`. Package picker/processor
+// calls POST /process. The program tokenizes the prompt of a request, queries the router for a
+// worker if the request has "route": true, and stores the token IDs if there is a token store.
+// Config has the tokenizer. Instead of a chat template, the program writes one line for each
+// message.
 //
-// If the router fails, worker_address is absent. If the store fails, token_value has the token IDs.
+// If the router fails, the response has no worker_address. If the token store fails, token_value
+// has the token IDs instead of token_key.
 //
-// Invariants: bodies, texts, lists and concurrent tokenizing are limited. No log, metric or error
-// contains a prompt's text.
+// Invariants: the sizes of bodies, texts and lists, and the number of concurrent tokenizations, are
+// limited. No log, metric or error contains a prompt's text.
 package preprocess

@@ -21,7 +21,8 @@ import (
 )
 
 const (
-	// maxBody is in bytes: a gateway's largest body, and JSON around it.
+	// maxBody bounds a request's body, and heldBodies all bodies in memory, in bytes. A body is the
+	// largest body that a gateway accepts, with JSON around it.
 	maxBody, heldBodies = 33 << 20, 2 * 33 << 20
 	// maxText bounds the text of a prompt in bytes, and maxTokens its tokens.
 	maxText, maxTokens = 4 << 20, 1 << 20
@@ -30,13 +31,13 @@ const (
 // Config configures a Processor. Tokenize is required.
 type Config struct {
 	Tokenize func(text string) ([]uint32, error)
-	Router   string        // URL; "" for none
-	Tokens   string        // URL; "": answers have the token IDs
+	Router   string        // the router's URL; "" for none
+	Tokens   string        // the token store's URL; "" means that answers have the token IDs
 	Timeout  time.Duration // default 300 ms
 	Log      *slog.Logger  // default slog.Default()
 }
 
-// Processor answers POST /process. All methods may be called concurrently.
+// Processor answers POST /process. Its methods are safe for concurrent use.
 type Processor struct {
 	log      *slog.Logger
 	encode   func(text string) ([]uint32, error)
@@ -48,10 +49,10 @@ type Processor struct {
 	failures *prometheus.CounterVec
 
 	mu      sync.Mutex
-	failing map[string]bool // by program; only changes are logged
+	failing map[string]bool // whether the last call of a program failed, by program, so that only changes are logged
 }
 
-// New checks cfg, and registers metrics.
+// New returns a Processor, and registers its metrics. An invalid URL is an error.
 func New(cfg Config, metrics prometheus.Registerer) (*Processor, error) {
 	p := &Processor{log: cfg.Log, encode: cfg.Tokenize,
 		turns: semaphore.NewWeighted(int64(min(runtime.GOMAXPROCS(0), 4))), failing: map[string]bool{}}
@@ -88,7 +89,7 @@ func New(cfg Config, metrics prometheus.Registerer) (*Processor, error) {
 	return p, nil
 }
 
-// Paths adds the Processor's path to a server.
+// Paths adds the path /process to a server.
 func (p *Processor) Paths(server *external.Server) { server.Handle("POST /process", p.serve) }
 
 // ServerConfig returns the limits of the Processor's server.
@@ -147,7 +148,8 @@ func unreadable(err error) error {
 	return fmt.Errorf("%s must be %s, and a value in it is of type %s", wrong.Field, want, wrong.Value)
 }
 
-// process returns *invalid for a bad request. Any other error means that the caller is gone.
+// process returns the answer to a request body, or *invalid for an invalid request. Any other error
+// means that the client has disconnected.
 func (p *Processor) process(ctx context.Context, body []byte, traceParent string) (*answer, error) {
 	var q struct {
 		Body *fields `json:"request_body"`
@@ -199,7 +201,7 @@ func (p *Processor) process(ctx context.Context, body []byte, traceParent string
 	return &a, nil
 }
 
-// tokenize waits for its turn: a long text takes some 100 ms of CPU.
+// tokenize limits concurrency: a long text takes some 100 ms of CPU time.
 func (p *Processor) tokenize(ctx context.Context, text string) ([]uint32, error) {
 	if len(text) > maxText {
 		return nil,

@@ -26,14 +26,15 @@ import (
 
 const (
 	maxWorkers = 1000
-	// maxBody bounds a request, and heldBodies all requests that are read at a time, in bytes.
+	// maxBody bounds a request's body, and heldBodies all bodies in memory, in bytes.
 	maxBody, heldBodies = 8 << 20, 32 << 20
-	// blocks bounds the table of prefixes of all workers: 60 MiB.
+	// blocks bounds the blocks in the table of all workers' prefixes: 60 MiB.
 	blocks      = 1 << 20
 	lookupEvery = 2 * time.Second
-	// readRate is in tokens a second.
+	// readRate is the assumed speed at which a worker reads prompts, in tokens a second.
 	readRate = 8000
-	// rereadWeight is the cost of an uncached token, relative to a token of the backlog.
+	// rereadWeight is the cost of an uncached token of the prompt, relative to a token that waits
+	// at the worker.
 	rereadWeight = 2
 )
 
@@ -41,13 +42,13 @@ const (
 type Config struct {
 	Workers     []string // HOST:PORT, at most 1,000
 	Service     string   // NAME:PORT in DNS; "" for none
-	CacheTokens int      // size of a worker's cache; default prefix.DefaultCapacity
+	CacheTokens int      // size of a worker's KV cache, in tokens; default prefix.DefaultCapacity
 	// Lookup resolves the name of Service; default: the system's resolver.
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
 	Log    *slog.Logger // default slog.Default()
 }
 
-// Router chooses workers. All methods may be called concurrently.
+// Router chooses workers. Its methods are safe for concurrent use.
 type Router struct {
 	cfg    Config
 	name   string
@@ -62,11 +63,11 @@ type Router struct {
 type worker struct {
 	address string
 	cache   *prefix.Server
-	waiting float64 // tokens to read at the last update
+	waiting float64 // tokens that the worker had to read, at the time at
 	at      time.Time
 }
 
-// New checks cfg, and registers metrics.
+// New returns a Router, and registers its metrics. An invalid Config is an error.
 func New(cfg Config, metrics prometheus.Registerer) (*Router, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
@@ -112,7 +113,7 @@ func split(address string) (host string, port uint16, err error) {
 	return host, uint16(number), nil
 }
 
-// Paths adds the Router's path to a server.
+// Paths adds the path /route to a server.
 func (r *Router) Paths(server *external.Server) { server.Handle("POST /route", r.serve) }
 
 // ServerConfig returns the limits of the Router's server.
@@ -145,8 +146,8 @@ type hasher struct {
 
 var hashers = sync.Pool{New: func() any { return new(hasher) }}
 
-// Route returns the address of the worker with the fewest tokens to read, or "". It counts the
-// prompt for this worker.
+// Route returns the address of the worker with the fewest tokens to read, and counts the prompt for
+// this worker. It returns "" without workers.
 func (r *Router) Route(tokens []uint32, now time.Time) string {
 	h := hashers.Get().(*hasher)
 	defer hashers.Put(h)
@@ -252,7 +253,7 @@ func (r *Router) resolve(ctx context.Context) {
 	}
 }
 
-// A name without addresses means that no worker is ready.
+// lookup updates the workers from DNS. A name without addresses means that no worker is ready.
 func (r *Router) lookup(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, lookupEvery)
 	defer cancel()

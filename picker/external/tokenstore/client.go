@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/picker/external"
 )
 
-// NewKey returns 128 random bits.
+// NewKey returns a key: 128 random bits in hexadecimal digits.
 func NewKey() string {
 	var bits [16]byte
 	_, _ = rand.Read(bits[:]) // never fails (Go 1.24)
@@ -25,7 +25,7 @@ func ValidKey(key string) bool {
 	return len(key) == 32 && strings.Trim(key, "0123456789abcdef") == ""
 }
 
-// Client stores and fetches lists.
+// Client stores and fetches lists of token IDs in a token store.
 type Client struct{ peer *external.Peer }
 
 // NewClient returns a Client of the store at a URL.

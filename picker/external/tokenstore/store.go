@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// MaxList bounds a list, in bytes of JSON: more than a million token IDs.
+	// MaxList bounds a list, in bytes of JSON. This is enough for a million token IDs.
 	MaxList = 8 << 20
-	// heldBodies bounds the lists that clients send at a time, in bytes.
+	// heldBodies bounds the request bodies in memory, in bytes.
 	heldBodies = 32 << 20
 	entryBytes = 256
 )
@@ -28,10 +28,10 @@ const (
 // Config configures a Store. Zero values select the defaults.
 type Config struct {
 	Bytes int64         // maximum size of all lists together; default 256 MiB
-	TTL   time.Duration // default 10 minutes
+	TTL   time.Duration // how long a list is stored; default 10 minutes
 }
 
-// Store keeps lists by key. All methods may be called concurrently.
+// Store keeps lists of token IDs by key. Its methods are safe for concurrent use.
 type Store struct {
 	cfg    Config
 	stored *prometheus.CounterVec
@@ -39,8 +39,8 @@ type Store struct {
 
 	mu     sync.Mutex
 	byKey  map[string]*list.Element
-	used   *list.List // elements are *entry, the last used in front
-	stores *list.List // elements are *entry, the last stored in front
+	used   *list.List // elements are *entry, the most recently used first
+	stores *list.List // elements are *entry, the most recently stored first
 	bytes  int64
 }
 
@@ -110,8 +110,8 @@ func (s *Store) get(w http.ResponseWriter, r *http.Request, _ []byte) {
 	_, _ = w.Write(tokens) // fails only if the client is gone
 }
 
-// validList reports whether text is a JSON list of integers below 2^32. Decoding the list would
-// take more memory.
+// validList reports whether text is a JSON list of integers below 2^32. It does not decode the
+// list, which would take more memory.
 func validList(text []byte) bool {
 	if len(text) == 0 || text[0] != '[' || bytes.IndexByte(text[1:], '[') >= 0 || !json.Valid(text) {
 		return false
