@@ -24,11 +24,11 @@ import (
 // Entry is Envoy's access log entry of one picked request.
 type Entry struct {
 	Lease   string // endpoint.Lease.ID of the pick
-	Gateway string `json:",omitempty"` // "namespace/name" of the key's Gateway; "" if calls need no key
+	Gateway string `json:",omitempty"` // Gateway of the stream's key, "namespace/name"; "" if calls need no key
 	Pool    string `json:"-"`
 	// Open marks a periodic entry: the request is still in flight.
 	Open   bool   `json:",omitempty"`
-	Served string // "ip:port" of the serving endpoint, or a hop's address; "" if none
+	Served string // "ip:port" of the endpoint that serves the request, or a hop's address; "" if none
 	Status int    // status that the client received; 0 without a response
 	// Sent is the time from the request's start until Envoy has sent its last byte to the server; 0
 	// until Envoy has.
@@ -71,9 +71,11 @@ type Sink interface {
 // Config configures a Server.
 type Config struct {
 	Sink Sink // required
-	// Gateway returns the Gateway whose key authenticates a call, or "".
+	// Gateway returns the Gateway whose key authenticates a call; "" if calls need no key. nil
+	// means always "".
 	Gateway func(context.Context) string
-	// Attempts and Usage are called concurrently. Each may be nil.
+	// Attempts receives the requests of MembersLog. Attempts and Usage are called concurrently, and
+	// each may be nil.
 	Attempts func(Attempt)
 	// Usage receives the requests of UsageLog. One call has all requests of one message.
 	Usage func([]Used)
@@ -102,9 +104,9 @@ func (s *Server) StreamAccessLogs(stream accesslogv3.AccessLogService_StreamAcce
 	for {
 		batch, err := stream.Recv()
 		if err != nil {
-			return nil // no client waits for a status
+			return nil // Envoy needs no status of the ended stream
 		}
-		if id := batch.GetIdentifier(); id != nil { // in a stream's first message
+		if id := batch.GetIdentifier(); id != nil { // only a stream's first message has an identifier
 			name = id.GetLogName()
 		}
 		if name == UsageLog {
@@ -194,8 +196,8 @@ func answered(named string, from *corev3.SocketAddress) string {
 	return addr.String()
 }
 
-// Begun is the time from the request's last byte to the first byte of the response's body; 0 if
-// unknown.
+// Begun returns the time from the request's last byte to the first byte of the response's body; 0
+// if unknown.
 func (e *Entry) Begun() time.Duration {
 	if e.FirstByte == 0 {
 		return 0
@@ -282,7 +284,8 @@ var kinds = []struct {
 	}},
 }
 
-// An error of unknown kind counts against no server, because its client may have caused it.
+// statusOf returns the HTTP status that an error's names stand for. It returns 0 for an error of
+// unknown kind: this error counts against no server, because the client may have caused it.
 func statusOf(names string) int {
 	names = strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(names))
 	for _, kind := range kinds {

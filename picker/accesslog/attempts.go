@@ -25,7 +25,7 @@ const (
 // own configuration never produces them.
 const maxText = 1024
 
-const maxDetails = 160 // bytes of Attempt.Details
+const maxDetails = 160 // maximum length of Attempt.Details, in bytes
 
 // Attempt is a request that Envoy has sent to another cluster, which exports the pool of an import,
 // or to another target of a hop. The request has ended.
@@ -36,8 +36,7 @@ type Attempt struct {
 	Cluster string          // Envoy cluster (model.ClusterID); "" if it had no host
 	Route   string          // name of the route, or of the hop (model.HopID)
 	Request string
-	// The field There is the request's ID at the other cluster's gateway; "" if unknown or equal to
-	// Request.
+	// There is the request's ID at the other cluster's gateway; "" if unknown or equal to Request.
 	There  string
 	Began  time.Time
 	Status int // status of the response; 0 without a response

@@ -15,7 +15,7 @@ import (
 // filter) decided. Its entries do not affect leases.
 const UsageLog = "usage"
 
-// Used is a request that a gate decided.
+// Used is a request that a gate let in or denied.
 type Used struct {
 	// Open marks a periodic entry: the request is still in flight. ID identifies the request; "" if
 	// unknown.

@@ -42,8 +42,8 @@ type Request struct {
 	// Tokens is empty unless the request has a JSON Web Token. For each of Policies it has the
 	// caller of the verified token, or nil if the policy does not permit the token.
 	Tokens []*Key
-	// Lists is set for requests that our picker answers with the list of models that the key
-	// permits.
+	// Lists is set for requests that our picker answers with a list of models. The picker restricts
+	// this list to the models that the key permits.
 	Lists   bool
 	Headers []Header
 }
@@ -58,7 +58,7 @@ type Decision struct {
 	// Key is the usable key that a policy selects; nil if no policy selects one. If policies select
 	// different keys, the outermost policy's key counts.
 	Key *Key
-	// Restricted are the selected keys that do not permit everything.
+	// Restricted are the selected keys that permit only some models or pools.
 	Restricted []*Key
 	// Remove names the headers that contain the credential. Envoy removes them from the request.
 	Remove []string

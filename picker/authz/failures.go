@@ -83,7 +83,7 @@ func (f *Failures) call(cause, why string) {
 	f.last, f.lastWhy, f.lastAt = cause, why, f.now()
 }
 
-// Request records a request that Envoy has answered with 503.
+// Request records a request that Envoy answered with 503 because its gate got no answer.
 func (f *Failures) Request(u Unanswered) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

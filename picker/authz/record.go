@@ -43,7 +43,7 @@ func (t *Table) newRecord(id string, k *Key) *record {
 	}
 	own := rights{Labels: k.Labels, Groups: k.Groups, Objective: k.Objective, Models: k.Models, Pools: k.Pools,
 		Disabled: k.Disabled}
-	// In JSON, an empty list of models, which permits none, differs from nil.
+	// JSON tells an empty list of models, which permits none, from nil.
 	text, _ := json.Marshal(own) // cannot fail: only texts
 	if string(text) == noRights {
 		return r

@@ -50,7 +50,7 @@ type Config struct {
 	Now      func() time.Time
 }
 
-// Server is the authorization service.
+// Server implements Envoy's authorization service for gates.
 type Server struct {
 	cfg      Config
 	attempts attempts
@@ -62,7 +62,8 @@ func New(cfg Config) *Server { return &Server{cfg: cfg} }
 // Register adds the service to a gRPC server.
 func (s *Server) Register(r grpc.ServiceRegistrar) { authv3.RegisterAuthorizationServer(r, s) }
 
-// Check implements authv3.AuthorizationServer. An error denies the request, with 503.
+// Check implements authv3.AuthorizationServer. If it returns an error, Envoy denies the request
+// with status 503, unless another try succeeds.
 func (s *Server) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3.CheckResponse, error) {
 	a := in.GetAttributes()
 	var policies []string

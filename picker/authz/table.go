@@ -19,7 +19,7 @@ type Key struct {
 	Labels          labels.Set
 	Created         time.Time // zero for a key from a file
 	Hashes          []Hash
-	// Caller is "namespace/owner".
+	// Caller is the key's owner, as "namespace/owner".
 	Caller    string
 	Groups    []string
 	Objective string // "" for none
@@ -177,7 +177,8 @@ func (t *Table) Rules(names []string) []*jwt.Rule {
 	return out
 }
 
-// Sharing returns the names ("namespace/name") of the other keys that have a hash of the named key.
+// Sharing returns the names ("namespace/name") of the other keys that have a hash in common with
+// the named key.
 func (t *Table) Sharing(name string) (names []string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

@@ -91,7 +91,7 @@ func (t *Table) DecideToken(ctx context.Context, r Request, tokens Tokens, token
 	return d, why, err
 }
 
-// keyOf returns the caller of a token as a key without a name.
+// keyOf converts the identity in a token to a Key without a name.
 func keyOf(namespace string, id *jwt.Identity) *Key {
 	return &Key{Namespace: namespace, Caller: objectid.Join(namespace, id.Owner), Groups: id.Groups,
 		Objective: id.Objective, Models: id.Models, Expires: id.Expires}

@@ -2,8 +2,8 @@ package endpoint
 
 import "sync/atomic"
 
-// recentAdapters holds the LoRA adapters that picks used last. A server's metrics page lists only
-// adapters with requests, but the server keeps idle adapters loaded until it needs their slots.
+// recentAdapters holds the LoRA adapters that the last picks used. A server keeps idle adapters
+// until it needs their slots, but its metrics page lists only adapters with requests.
 type recentAdapters struct {
 	ring atomic.Pointer[[16]atomic.Uint64] // hashes of adapter names
 	next atomic.Uint32
@@ -31,8 +31,9 @@ func (r *recentAdapters) add(adapter uint64, slots int) {
 	ring[(r.next.Add(1)-1)%uint32(len(ring))].Store(adapter)
 }
 
-// HasAdapter reports whether e's server still holds a LoRA adapter that an earlier pick loaded.
-// adapter is the hash of its name; slots is the number of adapters that the server holds at once.
+// HasAdapter reports whether e's server probably still holds a LoRA adapter that an earlier pick
+// made it load. adapter is the hash of the adapter's name. slots is how many adapters the server
+// can hold.
 func (e *Endpoint) HasAdapter(adapter uint64, slots int) bool {
 	return e.load.adapters.has(adapter, slots)
 }

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// budget limits how often metrics pages are scraped, after a burst of scrapeBurst pages. Without
-// it, a pool's first pick would scrape all idle servers at once.
+// budget limits the rate of scrapes. Without it, the first pick of a large idle pool would scrape
+// all servers at once. It permits a burst of scrapeBurst.
 type budget struct {
-	every time.Duration // mean time between two scrapes, counting all processes
+	every time.Duration // time between two scrapes by any of the processes
 	share atomic.Int64  // number of processes that share the rate; 0 counts as 1
 
 	mu   sync.Mutex

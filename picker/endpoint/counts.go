@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Each picker process publishes a Count for each address to its peers. A Count holds totals, not
-// changes, so the next Count corrects one that arrived late, twice or in part.
+// Each process publishes its counts of each server to its peers. A count is absolute, so the next
+// count corrects a late, lost or repeated one.
 
-// Count is this process's load at an address, for publication to peers.
+// Count is this process's Share at a server's address.
 type Count struct {
 	Addr netip.AddrPort
 	Share
-	// NewHeaders reports whether the header limits changed; Headers is set only then. A nil Headers
-	// with NewHeaders means that no pool has the address any more.
+	// NewHeaders means that Headers changed since the last Count. Headers is nil if no pool has the
+	// address.
 	NewHeaders bool
 	Headers    *HeaderLimits
 }
@@ -23,7 +23,7 @@ type Count struct {
 type Share struct {
 	InFlight int64
 	// Unread counts the uncached prompt tokens of requests whose first token is not reported yet.
-	// Confirmed is the part of Unread whose requests an access log entry showed to be waiting.
+	// Confirmed is the part of Unread for requests that still wait by a recent report.
 	Unread, Confirmed int64
 	// Sent is the estimated time that the server takes to read all prompts sent to it so far.
 	Sent time.Duration
@@ -37,8 +37,8 @@ type Share struct {
 type Elsewhere struct {
 	InFlight, Unread, Confirmed int64
 	Sent                        time.Duration // growth since the last call of SetElsewhere
-	Reading                     time.Duration // Share.Reading of a peer whose earlier Sent is unknown, otherwise 0
-	Rate                        float64       // prefill rate in tokens a second, learned by a peer; 0 if unknown
+	Reading                     time.Duration // at least this long; for peers whose earlier Sent is unknown
+	Rate                        float64       // learned by a peer; 0 if unknown
 }
 
 // Counted returns a channel that receives a value when Counts has a change to return.

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// Some servers send a first event before they read the prompt. The time to their first byte shows
-// nothing about their prefill rate. This file detects these servers.
+// Some servers send an early event: before they read the prompt. Their first byte is then not the
+// first token.
 
 // FirstEventIsEarly reports whether e's engine begins a stream of OpenAI's Responses API before it
 // has read the prompt, as vLLM does.
 func (e *Endpoint) FirstEventIsEarly() bool { return e.earlyEvents }
 
-// If a server reads the prompt before it sends the first byte, the time to the first byte grows in
-// proportion to the prompt's length. A server's times count as constant once they grow by less than
-// constantBelow of this proportion, and until they grow by more than constantAbove of it. Both
-// decisions need earlyFrom samples. Times do not become constant while they exceed earlyWithin
-// seconds, because they then show a queue.
+// These constants decide whether a server sends early events. If a server reads the prompt first,
+// the time to the first byte grows in proportion to the prompt's length. Times count as constant
+// once they grow by less than constantBelow of this proportion, until they grow by more than
+// constantAbove of it. A decision needs earlyFrom samples. Constant times above earlyWithin seconds
+// do not count: the requests waited in a queue.
 const (
 	earlyFrom     = 16
 	constantBelow = 0.1
@@ -30,10 +30,10 @@ type firstByte struct {
 	after  time.Duration
 }
 
-// constant reports whether the time to the first byte does not depend on the prompt's length;
-// before is its last result. It compares the shorter half of the prompts with the longer half. Of
-// each half it uses the second fastest quarter: the fastest prompts may be cached, and the slower
-// ones may wait for other requests.
+// constant reports whether the times to the first byte do not depend on the prompts' length. It
+// compares the shorter half of the prompts with the longer half. In each half it uses only the
+// second fastest quarter: the fastest prompts may be cached, and slower ones may wait for other
+// requests. before is the last result.
 func constant(all []firstByte, before bool) bool {
 	if len(all) < earlyFrom {
 		return before
@@ -45,7 +45,7 @@ func constant(all []firstByte, before bool) bool {
 	few, soon := fast(short)
 	many, late := fast(long)
 	if many < 1.5*few {
-		return before // prompts of similar length do not show whether the time grows
+		return before // prompts of similar lengths show no proportion
 	}
 	if !before && late > earlyWithin {
 		return false
@@ -80,7 +80,7 @@ func (lease *Lease) event(after time.Duration) {
 
 // The caller holds lease.mu.
 func (lease *Lease) measure(after time.Duration) {
-	// The number of tokens ahead of the prompt is an estimate, so it must not exceed the prompt.
+	// The backlog before the prompt is only an estimate, so it must not exceed the prompt's tokens.
 	if tokens := int64(lease.work.Tokens); lease.work.Measure && lease.load == lease.picked && lease.ahead <= tokens {
 		lease.load.prefill.learn(lease.ahead+tokens, after)
 	}

@@ -22,18 +22,18 @@ type Spec struct {
 
 // Metrics describes where and how to read a model server's metrics page.
 type Metrics struct {
-	// Engine applies to servers without an engine label; "" means VLLM. Path, Port, Queue, Running
-	// and KVCache override the engine's defaults; "" and 0 keep them.
+	// Engine is the engine of servers without an engine label; "" means VLLM. If Path, Port, Queue,
+	// Running or KVCache is set, it overrides the engine's default.
 	Engine  Engine
 	Path    string
-	Port    uint16 // page's port; 0 means the engine's port or, if the engine has none, the endpoint's port
+	Port    uint16 // port of the page; if 0, the engine's port; if that is 0 too, the endpoint's
 	Queue   string // series of waiting requests, as NAME or NAME{LABEL=VALUE}
 	Running string // series of running requests
 	KVCache string // usage, 0 to 1
-	MaxPage int64  // in bytes; 0 means DefaultMaxPage
-	Off     bool   // do not read the page: the pool's strategy does not need it
-	// Protocol is the protocol of requests to the server and of the page. If the page has another
-	// port than the endpoint, the page is read over HTTP/1.1.
+	MaxPage int64  // largest page, in bytes; 0 means DefaultMaxPage
+	Off     bool   // do not read the page, because the pool's strategy does not use it
+	// Protocol is the protocol of requests to the server, and of the page, except that a page at
+	// another port is read over HTTP/1.1.
 	Protocol upstream.Protocol
 }
 
@@ -66,8 +66,8 @@ func bounded(text string) string {
 // HasPage reports whether this process reads e's metrics page.
 func (e *Endpoint) HasPage() bool { return e.source != nil }
 
-// Problem returns why the last scrape failed, or which series it ignored or did not find; ""
-// without a problem.
+// Problem returns why the last scrape failed, or which series it ignored or did not find; "" if the
+// scrape found everything.
 func (e *Endpoint) Problem() string {
 	if e.source == nil {
 		return ""
@@ -78,8 +78,7 @@ func (e *Endpoint) Problem() string {
 	return ""
 }
 
-// Staleness returns why e's load is not fresh, if the reason is not a failed scrape; "" if the load
-// is fresh.
+// Staleness returns why e's load is not fresh (State.Fresh), if no scrape failed; otherwise "".
 func (e *Endpoint) Staleness(at Moment) string {
 	switch src := e.source; {
 	case src == nil:
@@ -97,8 +96,8 @@ func (e *Endpoint) Staleness(at Moment) string {
 // PageRead reports whether a scrape of e's metrics page has ever succeeded.
 func (e *Endpoint) PageRead() bool { return e.source != nil && e.source.sample.Load() != nil }
 
-// Shown returns the time of e's last successful scrape or response, whichever is later. The scrape
-// does not count if a later scrape failed. Shown returns the zero time without either.
+// Shown returns when e last showed that it works, by a successful scrape or response; zero if
+// never.
 func (e *Endpoint) Shown() time.Time {
 	shown := e.load.Succeeded()
 	if src := e.source; src != nil && src.failures.Load() == 0 {
@@ -114,15 +113,15 @@ func (e *Endpoint) Shown() time.Time {
 // State is an endpoint's load at one moment.
 type State struct {
 	// Fresh is false before the first scrape, after several failed scrapes in a row, or if the last
-	// scrape is too old. If Fresh is false, strategies must not use Queue, Running and KV.
+	// scrape is too old. Strategies use Queue, Running and KV only while Fresh is true.
 	Fresh bool `json:"fresh"`
 	// Idle means that scrapes stopped, because the endpoint's pools had no pick for IdleAfter.
 	Idle bool `json:"idle,omitempty"`
 	// Proven means that a request or probe succeeded after the last failed request, and after the
 	// endpoint's page last became stale.
 	Proven bool `json:"proven,omitempty"`
-	// Failing means that requests to the endpoint often fail, so the endpoint is suspect. Trial
-	// means that a suspect endpoint may get one more request, to test it.
+	// Failing means that requests often fail, so that the endpoint is suspect. Trial means that a
+	// suspect endpoint may get one request as a test.
 	Failing bool `json:"failing,omitempty"`
 	Trial   bool `json:"-"`
 	// Silent is set if the endpoint is suspect because it sends no tokens; otherwise nil. Given
@@ -130,7 +129,7 @@ type State struct {
 	Silent *Silence `json:"silent,omitempty"`
 	Given  int64    `json:"-"`
 
-	Queue   float64 `json:"queue"` // waiting requests at the last scrape; Running and KV are as old
+	Queue   float64 `json:"queue"` // waiting requests at the last scrape, as are Running and KV
 	Running float64 `json:"running"`
 	KV      float64 `json:"kvCache"` // usage, 0 to 1
 	// Adapters is nil if the last scraped page has no LoRA series.
@@ -141,40 +140,40 @@ type State struct {
 	OthersRunning float64 `json:"othersRunning,omitempty"`
 	// InFlight counts requests in flight, including peers' requests.
 	InFlight int64 `json:"inFlight"`
-	// Unseen counts the requests that this process sent since the last scrape began; Queue and
-	// Running may not include them.
+	// Unseen counts this process's requests in flight that were picked after the last scrape began.
 	Unseen int64 `json:"unseen"`
-	// UnseenElsewhere is the growth of peers' requests in flight since the last scrape began.
+	// UnseenElsewhere is how many more requests peers have in flight than when the last scrape
+	// began.
 	UnseenElsewhere int64 `json:"-"`
 
 	// Unread and Confirmed are the sums over all processes of the fields in Share.
 	Unread    int64 `json:"unread,omitempty"`
 	Confirmed int64 `json:"-"`
 	// Reading is the estimated time, in seconds, until the server has read all prompts sent to it.
-	// While requests overlap, its errors add up, so Backlog bounds it.
+	// While requests overlap, the errors of the estimates add up; Backlog bounds them.
 	Reading float64 `json:"-"`
-	// Rate is the prefill rate in tokens a second, 0 if unknown. RateFrom is the source of Rate.
-	// Inferred is the inferred rate, if Rate is the reported rate.
+	// Rate is the prefill rate in tokens a second; 0 if unknown. RateFrom is the source of Rate.
+	// Inferred is the rate that first tokens show; 0 if unknown.
 	Rate     float64    `json:"rate,omitempty"`
 	RateFrom RateSource `json:"rateFrom,omitempty"`
 	Inferred float64    `json:"inferredRate,omitempty"`
 	// Early means that the server sends first bytes before it reads prompts.
 	Early bool `json:"early,omitempty"`
-	// Hint is a rate from fewer samples than Rate requires; 0 without samples, or if Rate is known.
-	// HintWeight is the number of samples divided by the number that Rate requires.
+	// Hint is a prefill rate from fewer samples than Rate requires; 0 if there is no sample.
+	// HintWeight is the number of samples, divided by the number that Rate requires.
 	Hint       float64 `json:"-"`
 	HintWeight float64 `json:"-"`
 	// Latency predicts the server's latency; nil before the first sample.
 	Latency *Latency `json:"-"`
-	// Prompt is the mean number of uncached tokens of recent prompts; 0 if unknown.
+	// Prompt is the mean number of uncached prompt tokens of recent requests; 0 before the first.
 	Prompt float64 `json:"-"`
 	// Evicts is prefix.Server.Evicts; 0 if unknown.
 	Evicts float64 `json:"-"`
 }
 
 // Backlog returns the estimated time, in seconds, until the server has read all prompts sent to it.
-// rate is in tokens a second. The result is at most the time to read all Unread tokens at this
-// rate, and at least half the time to read the Confirmed tokens.
+// rate is in tokens a second. The result is Reading, but at most the time for all unread prompts,
+// and at least half the time for the confirmed ones.
 func (s *State) Backlog(rate float64) float64 {
 	if s.Unread <= 0 || rate <= 0 {
 		return 0
@@ -240,12 +239,13 @@ func (e *Endpoint) ReadState(s *State, at Moment) {
 // Snapshot is one pool's endpoints at one time, sorted by address.
 type Snapshot struct {
 	Endpoints []Endpoint
-	// The first MarkUsed calls FirstUse. FirstUse may be nil; set it before the first pick.
+	// FirstUse is called by the first MarkUsed. It may be nil. It is set before any pick uses the
+	// Snapshot.
 	FirstUse func()
 
 	registry *Registry
 	slots    *Slots
-	used     atomic.Int64 // time of the last pick, since processStart, at most markEvery too early; 0 without a pick
+	used     atomic.Int64 // when MarkUsed last notified the scrapers, in nanoseconds since processStart; 0 if never
 }
 
 // Used returns the time of the pool's last pick, at most markEvery too early; zero before the first

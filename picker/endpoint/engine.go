@@ -11,7 +11,7 @@ import (
 // Engine is a model server's program, which determines the names of its metrics.
 type Engine string
 
-// An Engine with another value counts as VLLM.
+// These engines have a dialect. Any other value counts as VLLM.
 const (
 	VLLM        Engine = "vllm"
 	SGLang      Engine = "sglang"
@@ -25,8 +25,8 @@ type dialect struct {
 	port                   uint16 // port of the metrics page; 0 means the endpoint's port
 	queue, running         series
 	kv, kvOld              series
-	lora                   series // one line for each set of LoRA adapters, whose names are in its labels
-	shape                  series // its labels sizeLabel and blocksLabel show the KV cache's size
+	lora                   series // each line lists a set of LoRA adapters in its labels
+	shape                  series // its labels contain the KV cache's shape
 	sizeLabel, blocksLabel string
 	size, blocks           series
 	tokens                 series // the KV cache's size in tokens
@@ -79,8 +79,8 @@ var dialects = map[Engine]*dialect{
 	},
 }
 
-// forServer returns m with the engine that a server's labels name. Without a known engine in the
-// labels, m keeps the pool's engine. The translator reports unknown engines.
+// forServer returns m with the engine that a server's labels name, if it is known. The translator
+// reports unknown engines.
 func (m Metrics) forServer(labels map[string]string) Metrics {
 	_, name := endpointpicker.EngineOf(labels)
 	e := Engine(name)

@@ -2,13 +2,13 @@ package endpoint
 
 import "time"
 
-// While a server's prefill rate is unknown, the times to the first token of past requests bound how
-// long a new request may wait for its first token. Past requests with much shorter prompts do not
-// count: on a CPU, a long prompt takes minutes.
+// While a server's prefill rate is unknown, the times to the first token of past requests predict
+// the time of the next one. Only requests with similar or longer prompts count: on a CPU, a long
+// prompt takes minutes.
 const (
 	keptFirsts, enoughFirsts = 32, 5
-	// A prompt is compared with past prompts of at least 1/longer of its length. Past prompts of up
-	// to shortPrompt tokens count as shortPrompt tokens long.
+	// A prompt is similar to prompts of at least 1/longer of its length. All prompts of up to
+	// shortPrompt tokens count as equally long.
 	longer, shortPrompt = 4, 64
 	slower              = 4
 )
@@ -25,9 +25,9 @@ func (m *motion) first(tokens int, after time.Duration) {
 	m.firsts.count++
 }
 
-// slowest returns the number n of past requests that are comparable with a prompt of prompt tokens.
-// most is their longest time to the first token, after each time is scaled up from the past
-// request's tokens to all tokens.
+// slowest returns the number n of past requests with prompts similar to or longer than prompt (in
+// tokens), and most, the longest of their times to the first token. Each time is scaled up from the
+// request's tokens to all, the tokens that the server must read.
 func (m *motion) slowest(prompt, all int64) (n int, most time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

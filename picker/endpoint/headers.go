@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// minHeadersLimit is the shortest time that a stream waits for headers, so that a busy server may
-// pause. MaxHeadersLimit is the longest, and the limit for prompt lengths with fewer than
-// headersEnough samples.
+// The headers limit is how long a stream waits for response headers before the gateway tries
+// another server. minHeadersLimit allows for a pause of a busy server. MaxHeadersLimit is the limit
+// for prompt lengths with fewer than headersEnough samples.
 const (
 	minHeadersLimit = time.Second
 	MaxHeadersLimit = 20 * time.Second
 	headersEnough   = 100
-	// The limit is headersTimes times the 99th percentile of the observed times to the headers.
+	// The limit is headersTimes the 99th percentile of the times to the headers.
 	headersTimes = 4
 )
 
@@ -34,12 +34,11 @@ const (
 	shortestStep = time.Millisecond
 )
 
-// HeaderLimits holds the times within which a server is expected to send a response's headers, as a
-// process learned them.
+// HeaderLimits are the headers limits that a process learned for a server.
 type HeaderLimits struct {
 	// First means that the server sends headers before it reads the prompt.
 	First bool
-	// Of is the limit for each prompt class (lengthClass); 0 if too few responses were seen.
+	// Of is the limit for each class of prompt length; 0 if too few responses were seen.
 	Of [lengths]time.Duration
 }
 
@@ -138,9 +137,9 @@ func (t *headersTook) limit() time.Duration {
 	return min(max(headersTimes*stepEnds(step), minHeadersLimit), MaxHeadersLimit)
 }
 
-// HeadersLimit returns how long the gateway waits for the headers of a streamed response before it
-// tries another server. tokens is the prompt's length. The result is 0, which means no limit,
-// unless the server is known to send headers before it reads the prompt.
+// HeadersLimit returns how long a stream with a prompt of this many tokens waits for the server's
+// headers before the gateway tries another server. It returns 0, no limit, unless the server is
+// known to send headers before it reads the prompt.
 func (l *Load) HeadersLimit(tokens int) time.Duration {
 	own, elsewhere := l.headerLimits(), l.headersElsewhere.Load()
 	if own == nil {
@@ -163,9 +162,9 @@ func (l *Load) headerLimits() *HeaderLimits {
 	return nil
 }
 
-// Answered records when the response's headers and its body's first byte arrived. Both times count
-// from when the server got the request. Call Answered before Begun. Only the first call for a
-// request counts, and only if the picked server streams the response.
+// Answered records the times from when the server got the request to the response's headers and to
+// the first byte of the body. The caller calls it before Begun. Only the first call for a request
+// counts, and only if the picked server streams the response.
 func (lease *Lease) Answered(headersAfter, first time.Duration) {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
@@ -174,7 +173,7 @@ func (lease *Lease) Answered(headersAfter, first time.Duration) {
 	}
 	gap := max(first-headersAfter, 0)
 	if lease.work.Early {
-		gap = -1 // the first byte is an event that the server sends with the headers, so the gap shows nothing
+		gap = -1 // the first byte belongs to an early event, which comes with the headers
 	}
 	at := lease.load
 	learned := at.headers.Load()
@@ -188,17 +187,15 @@ func (lease *Lease) Answered(headersAfter, first time.Duration) {
 	}
 }
 
-// LimitHeaders records how long the gateway waits for headers before it tries another server; 0
-// means no limit.
+// LimitHeaders records the request's headers limit; 0 means no limit.
 func (lease *Lease) LimitHeaders(limit time.Duration) {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
 	lease.headersLimit = limit
 }
 
-// Exceeds reports whether after, the time to the headers, reached the limit that LimitHeaders
-// recorded. It clears the limit, so later calls return false. passed means that another server sent
-// the headers.
+// Exceeds reports whether after, the time to the headers, reached the limit of LimitHeaders. Later
+// calls return false. passed means that another server sent the headers.
 func (lease *Lease) Exceeds(after time.Duration, passed bool) bool {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()

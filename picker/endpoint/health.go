@@ -6,12 +6,12 @@ import (
 )
 
 const (
-	// A failed request adds `failed` to a server's score; a successful request lowers the score by
-	// 1. A server is suspect while its score is at least `failing`: after three failures in a row,
-	// or if more than one request in three fails.
+	// A failed request raises a server's score by failed. A successful request lowers the score by
+	// 1. A server is suspect while its score is at least failing: after three failures in a row, or
+	// if more than one request in three fails.
 	failed, failing = 2, 6
-	// A trial is one request to a suspect server, to test it. The first trial may start firstTrial
-	// after the last failure. Each failed trial doubles the pause before the next, up to lastTrial.
+	// firstTrial after its last failure, a suspect server gets one request as a trial. Each failed
+	// trial doubles the pause before the next trial, up to lastTrial.
 	firstTrial, lastTrial = time.Second, 30 * time.Second
 )
 
@@ -74,13 +74,13 @@ func (h *health) failing(now int64) (yes, trial bool) {
 	return true, now >= h.next.Load() && !h.trial.Load()
 }
 
-// Failing reports whether the server is suspect at a moment because its requests often fail.
+// Failing reports whether the server is suspect because its requests often fail.
 func (l *Load) Failing(at Moment) bool {
 	failing, _ := l.health.failing(int64(at))
 	return failing
 }
 
-// LastFailure returns the last failed request; the zero Failure if no request failed.
+// LastFailure returns the server's last failure; zero if no request failed.
 func (l *Load) LastFailure() Failure {
 	if last := l.health.last.Load(); last != nil {
 		return *last
@@ -88,7 +88,7 @@ func (l *Load) LastFailure() Failure {
 	return Failure{}
 }
 
-// Succeeded returns the time of the last successful response; the zero time without one.
+// Succeeded returns the time of the server's last successful response; zero before the first.
 func (l *Load) Succeeded() time.Time {
 	if at := l.health.good.Load(); at != 0 {
 		return processStart.Add(time.Duration(at))
@@ -96,11 +96,10 @@ func (l *Load) Succeeded() time.Time {
 	return time.Time{}
 }
 
-// Revived records that a server whose health check failed answers a probe again.
+// Revived records that a probe of a dead server succeeded.
 func (l *Load) Revived() { l.health.works() }
 
-// Died records that the server's health check fails: the server is suspect until a request or probe
-// succeeds.
+// Died makes a server suspect until a request or probe succeeds, because its /health fails.
 func (l *Load) Died(now time.Time) {
 	for l.health.score.Load() < failing {
 		l.health.fail("its /health fails", sinceStart(now))

@@ -18,8 +18,8 @@ const (
 	// Each new sample multiplies the weight of all earlier samples by decay, so that about the last
 	// 50 samples count.
 	decay = 0.98
-	// maxCounted bounds the number of tokens in a sample; maxRequests bounds the numbers of
-	// requests. Clients and servers determine these numbers.
+	// maxCounted bounds the tokens in a sample, and maxRequests the requests. Clients and servers
+	// send these numbers, which may be absurd.
 	maxCounted  = 1 << 20
 	maxRequests = 1 << 14
 	// maxLatency bounds the time in a sample, in seconds: a request that hangs must not outweigh
@@ -27,20 +27,18 @@ const (
 	maxLatency = 120
 )
 
-// priorFirst and priorRest are the coefficients of the terms before the first sample, in seconds
-// per unit of a term. They assume that a step of the engine takes 20 ms. scales holds a typical
-// value of each term.
+// priorFirst and priorRest are the coefficients before the first sample, in seconds for one unit of
+// each term: a step takes 20 ms. scales has the usual size of each term.
 var (
 	priorFirst = [restTerms]float64{0.02, 1, 0.05, 0.0005}
 	priorRest  = [restTerms]float64{4: 0.02, 5: 0.0005}
 	scales     = [restTerms]float64{1, 0.5, 4, 16, 100, 1600}
-	// confidence is the weight of each prior coefficient, in samples. The weight is low for the
-	// terms of further tokens: if a sample does not show which term took the time, these terms
-	// change most.
+	// confidence is the weight of each prior coefficient, in samples. It is low for the token
+	// terms, so that time that several terms may explain goes to the tokens.
 	confidence = [restTerms]float64{4, 4, 4, 4, 0.02, 0.02}
 )
 
-// Features are the figures of a server, at the time of a pick, from which Latency predicts.
+// Features are the numbers, known at a pick, from which a server's latency is predicted.
 type Features struct {
 	Prefill  float64 // seconds to read the prompts before this one, and this one
 	Queue    float64 // waiting requests
@@ -51,8 +49,7 @@ func (f *Features) terms() [terms]float64 {
 	return [terms]float64{1, min(f.Prefill, maxLatency), min(f.Queue, maxRequests), min(f.InFlight, maxRequests)}
 }
 
-// Latency predicts a server's latency. It is immutable. A nil Latency uses the coefficients that
-// apply before the first sample.
+// Latency predicts a server's latency. It is immutable. A nil Latency predicts with the priors.
 type Latency struct{ ttft, tpot [terms]float64 }
 
 var unlearned = predictor(&priorFirst, &priorRest, false)
@@ -83,17 +80,17 @@ func dot(a, b *[terms]float64) (sum float64) {
 	return sum
 }
 
-// latency learns a server's Latency. The regression first fits the time to the first byte; the
-// regression rest fits the time after the first byte. Older samples count less. If a server sends
-// its first byte before it reads the prompt, the terms of rest that do not depend on further tokens
-// are added to the time to the first token.
+// latency learns a server's latency by two linear regressions: first fits the time to the first
+// byte, and rest the time after the first byte. Older samples count less. If a server sends early
+// events, the predicted time to the first token also includes the terms of rest that do not depend
+// on the number of tokens.
 type latency struct {
 	current atomic.Pointer[Latency]
 	lesson  atomic.Int64
 
 	mu          sync.Mutex
 	first, rest regression
-	early       float64 // share of responses whose first byte came before the prompt can have been read
+	early       float64 // decaying share of responses whose first byte came before the server can have read the prompt
 }
 
 func (l *Load) learner() *latency {
@@ -173,8 +170,8 @@ func (r *regression) add(x [restTerms]float64, y, weight float64) {
 	}
 }
 
-// solve returns the coefficients. It raises negative coefficients to 0: more work does not take
-// less time.
+// solve returns the coefficients of the terms. It makes none negative: more work does not take less
+// time.
 func (r *regression) solve() (w [restTerms]float64) {
 	a, b := r.a, r.b
 	mean := 1.0

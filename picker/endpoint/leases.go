@@ -16,14 +16,15 @@ import (
 const leaseShards = 64
 
 const (
-	// maxID bounds the ID of an adopted lease, in bytes, because another process created the ID.
+	// maxID bounds the ID of an adopted lease, in bytes. The ID comes from another process.
 	maxID = 64
-	// A lease can expire although its request continues, for example when its Envoy had no CPU for
-	// seconds. A renewal within resumable after the expiry resumes the lease.
+	// A lease can expire although its request continues, for example if its Envoy had no CPU for
+	// seconds. A report of the request within resumable after the expiry resumes the lease.
+	// maxExpired bounds the expired leases that can be resumed.
 	resumable  = time.Minute
 	maxExpired = 1 << 16
-	// MaxOpen bounds a Gateway's open leases: without the bound, a client with the Gateway's key
-	// could open any number.
+	// MaxOpen bounds a Gateway's open leases, because a client with the Gateway's key could open
+	// any number.
 	MaxOpen = 1 << 16
 )
 
@@ -39,15 +40,15 @@ type Leases struct {
 	mu      sync.Mutex
 	adopted map[string]*Lease
 	expired map[uint64]expired
-	forget  []forget // expired leases, oldest first; may include leases that were resumed since
+	forget  []forget // expired leases, the oldest first; some may have been resumed
 	ledgers sync.Map
 }
 
-// Holder identifies the Gateway and the pool for which a lease was opened. No other Gateway can
-// change the lease.
+// Holder names the Gateway and the pool for which a lease was opened. Other Gateways cannot change
+// the lease.
 type Holder struct {
-	Gateway string // "" if calls to the picker need no key
-	Pool    string // text of the pool's ID
+	Gateway string // "" if picker calls need no key
+	Pool    string // the pool's ID as text
 }
 
 type ledger struct{ open atomic.Int64 }
@@ -71,28 +72,27 @@ type shard struct {
 // Lease is one request in flight at an endpoint. Open, Find, Resume and Adopt return a lease that
 // the caller may use until it calls Done. After Release and the last Done, the memory is reused.
 type Lease struct {
-	// uses counts references: the table of leases has one until Release, and each user has one
-	// until Done.
+	// uses counts references: one for the table until Release, and one for each user until Done.
 	uses    atomic.Int32
 	id      uint64
-	adopted string // the lease's ID if another process opened it, otherwise ""
+	adopted string // the lease's ID, if another process opened the lease; otherwise ""
 	holder  Holder
 	ledger  *ledger
 	leases  *Leases
 	picked  *Load
 	work    Work
-	reached int64        // time of sending or, once known, of the first token, since processStart
-	renewed atomic.Int64 // last renewal, in ns since processStart; untilEnd means no expiry
+	reached int64        // when the request was sent or its first byte arrived, in nanoseconds since processStart
+	renewed atomic.Int64 // last renewal, in nanoseconds since processStart; untilEnd if the lease never expires
 
 	mu     sync.Mutex
 	load   *Load // nil after Release
 	prompt promptState
-	begun  bool          // the response's first token, or an earlier event, has arrived
-	first  time.Duration // time of that token or event, or 0
+	begun  bool          // the first token, or an early event, was seen
+	first  time.Duration // time to an early event, until it is used; otherwise 0
 	ahead  int64
 	trial  bool
 	tag    Tag
-	parts  []*Lease // leases of the request at other servers; they end with the first token
+	parts  []*Lease // leases of this request at other servers; they end with the first token
 	onEnd  func()
 	front  *Load // address that forwards requests to the picked endpoint; may be nil
 	sent   int64
@@ -106,8 +106,8 @@ type Lease struct {
 
 const untilEnd = math.MinInt64
 
-// NewLeases returns an empty Leases. owner is the first part of the IDs of this process's leases;
-// it contains no dot. A lease expires when timeout has passed since its last renewal.
+// NewLeases returns an empty Leases. owner names this process in lease IDs; it has no dot. A lease
+// expires when timeout has passed since its last renewal.
 func NewLeases(owner string, timeout time.Duration) *Leases {
 	l := &Leases{owner: owner, timeout: timeout, first: make(chan struct{}, 1), adopted: map[string]*Lease{},
 		expired: map[uint64]expired{}}
@@ -131,9 +131,8 @@ func (l *Leases) ledger(gateway string) *ledger {
 // Bounded reports whether a Gateway has MaxOpen leases and so must not open another.
 func (l *Leases) Bounded(gateway string) bool { return l.ledger(gateway).open.Load() >= MaxOpen }
 
-// Open opens a lease for a request to e, and adds the request and its work w to e's load. It
-// returns nil if limit requests are in flight at e (0 means no limit), or if w is a trial and
-// another trial at e is in flight.
+// Open opens a lease for a request with work w at e. It returns nil if limit requests are in flight
+// at e (0 means no limit), or if w is a trial and another trial is in flight at e.
 func (l *Leases) Open(e *Endpoint, h Holder, w Work, limit int64, now time.Time) *Lease {
 	if w.Trial && !e.load.health.trial.CompareAndSwap(false, true) {
 		return nil
@@ -177,16 +176,16 @@ func (l *Leases) insert(lease *Lease, at *Load, now time.Time) *Lease {
 	return lease
 }
 
-// OpenAt opens a lease for a request whose endpoint another picker chooses, for example in another
-// cluster. Release calls onEnd, which must not block.
+// OpenAt opens a lease for a request that this process did not pick. Release calls onEnd, which
+// must not block.
 func (l *Leases) OpenAt(at *Load, h Holder, onEnd func(), now time.Time) *Lease {
 	at.start(0)
 	return l.insert(&Lease{id: l.next.Add(1), leases: l, holder: h, onEnd: onEnd}, at, now)
 }
 
-// Resume reopens an expired lease that this process issued to gateway. It returns nil without such
-// a lease, if at returns nil, or if gateway has MaxOpen leases. at returns the Load of the address
-// that serves the request of a pool, or nil.
+// Resume reopens an expired lease that this process issued to gateway. It returns nil if it cannot.
+// The function at returns the counters of the address that serves the request, for the lease's
+// pool; nil if unknown.
 func (l *Leases) Resume(id, gateway string, at func(pool string) *Load, now time.Time) *Lease {
 	number, ok := l.number(id)
 	if !ok {
@@ -203,7 +202,7 @@ func (l *Leases) Resume(id, gateway string, at func(pool string) *Load, now time
 		return nil
 	}
 	l.mu.Lock()
-	_, ok = l.expired[number] // a concurrent Resume may have resumed the lease
+	_, ok = l.expired[number] // a concurrent report may have resumed the lease
 	delete(l.expired, number)
 	l.mu.Unlock()
 	if !ok {
@@ -213,8 +212,9 @@ func (l *Leases) Resume(id, gateway string, at func(pool string) *Load, now time
 	return l.insert(&Lease{id: number, leases: l, holder: old.holder}, load, now)
 }
 
-// Adopt opens a lease for a request whose picker process has ended, or returns the adopted lease
-// with this ID. It returns nil if the ID is invalid or the Gateway has MaxOpen leases.
+// Adopt opens a lease for a request that a process, which has ended, had picked. If a lease with
+// the ID exists, Adopt returns it. It returns nil if the ID is invalid or the Gateway has MaxOpen
+// leases.
 func (l *Leases) Adopt(id string, h Holder, at *Load, now time.Time) *Lease {
 	if Owner(id) == "" || len(id) > maxID || l.Bounded(h.Gateway) {
 		return nil
@@ -258,11 +258,10 @@ func (lease *Lease) Done() {
 	unused.Put(lease)
 }
 
-// Number returns the number that identifies the lease within its process; 0 if the lease is
-// adopted.
+// Number identifies the lease within this process; 0 for an adopted lease.
 func (lease *Lease) Number() uint64 { return lease.id }
 
-// ID returns the lease's identifier in access logs.
+// ID returns the lease's ID, as in access logs.
 func (lease *Lease) ID() string {
 	if lease.adopted != "" {
 		return lease.adopted
@@ -270,7 +269,7 @@ func (lease *Lease) ID() string {
 	return lease.leases.owner + "." + strconv.FormatUint(lease.id, 36)
 }
 
-// Owner returns the owner part of a lease ID, up to the first dot; "" if id is not a lease ID.
+// Owner returns the process that a lease ID names; "" if the text is not a lease ID.
 func Owner(id string) string {
 	owner, number, _ := strings.Cut(id, ".")
 	if number == "" {
@@ -307,7 +306,7 @@ func (l *Leases) Find(id string) *Lease {
 	return shard.open[number].use()
 }
 
-// use adds a user to a lease, which may be nil. The lock of the lease's table is held.
+// use adds a reference. The caller holds the lock of the table that has the lease.
 func (lease *Lease) use() *Lease {
 	if lease != nil {
 		lease.uses.Add(1)
@@ -328,11 +327,11 @@ func (lease *Lease) KeepUntilEnd() { lease.renewed.Store(untilEnd) }
 // Holder returns the Gateway and the pool that the lease was opened for.
 func (lease *Lease) Holder() Holder { return lease.holder }
 
-// Tag is data about the request that the opener of a lease stores with the lease.
+// Tag is data about the request that the opener of a lease stores with it.
 type Tag struct {
-	Number         uint64 // chosen by the opener; 0 for none
-	Model          string // model that the request names; "" if unknown
-	Asks           string // model name sent to the server, if a 404 may mean that the server does not have this model
+	Number         uint64 // number that the opener gave the request; 0 for none
+	Model          string // the model that the request names; "" if unknown
+	Asks           string // the model sent to the server, if a 404 may mean that the server lacks it; otherwise ""
 	Early          bool   // the response's first byte is not its first token
 	Tokens, Cached int    // tokens of the prompt, and how many of them the server has cached
 	// Line is the request's line in the recording; may be nil.
@@ -343,7 +342,7 @@ type Tag struct {
 	Unread *Unread
 }
 
-// Charge receives the access log entries of a request.
+// Charge receives the access log entries of its request.
 type Charge interface{ Follow(accesslog.Entry) }
 
 // SetTag stores a tag.
@@ -360,7 +359,7 @@ func (lease *Lease) Tag() Tag {
 	return lease.tag
 }
 
-// TakeUnread removes Unread from the tag and returns it; nil if the tag has none.
+// TakeUnread returns the tag's Unread and sets it to nil.
 func (lease *Lease) TakeUnread() *Unread {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
@@ -412,8 +411,8 @@ func (lease *Lease) Release() bool {
 	return true
 }
 
-// MoveTo moves the request to the load of another endpoint, for example after the gateway retried
-// the request there.
+// MoveTo moves the lease to another endpoint, which now serves the request, for example after a
+// retry.
 func (lease *Lease) MoveTo(to *Load, now time.Time) {
 	lease.mu.Lock()
 	from := lease.load

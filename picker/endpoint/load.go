@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// Load accounts for the requests to one address. All Snapshots with this address share the Load.
+// Load counts and measures the requests to one address. The Snapshots of all pools share it.
 type Load struct {
 	// Every pick reads these fields, in two cache lines.
 	inFlight         atomic.Int64
@@ -29,11 +29,11 @@ type Load struct {
 	registry *Registry
 	served   atomic.Uint64
 	failed   atomic.Uint64
-	waited   atomic.Int64 // sum of the times to the first byte of served requests, in nanoseconds
+	waited   atomic.Int64 // total time to the first byte of served requests, in nanoseconds
 
 	limited    atomic.Pointer[[]*Slots] // limited and sources are replaced under Registry.mu
 	sources    atomic.Pointer[[]*source]
-	dirty      atomic.Bool // the Count of this address must be published
+	dirty      atomic.Bool // the count is in Registry.unpublished
 	newHeaders atomic.Bool
 	gone       atomic.Bool
 
@@ -62,8 +62,8 @@ func (l *Load) InFlight() int64 { return l.inFlight.Load() }
 // Total returns the number of requests in flight of this process and its peers.
 func (l *Load) Total() int64 { return l.inFlight.Load() + l.elsewhere.Load() }
 
-// start adds a request in flight. It returns false, and adds none, if limit requests are in flight,
-// including peers' requests. A limit of 0 or less means no limit.
+// start counts a new request. It returns false instead if limit requests are in flight, including
+// peers' requests. A limit of 0 or less means no limit.
 func (l *Load) start(limit int64) bool {
 	if limit > 0 {
 		for {
@@ -110,8 +110,8 @@ func (l *Load) RecordFailed(why string, now time.Time) {
 	l.health.fail(why, sinceStart(now))
 }
 
-// RecordCanceled counts a request as failed that its client canceled before a response. The
-// server's health stays the same.
+// RecordCanceled counts a request that its client canceled before a response. The request does not
+// affect the server's health.
 func (l *Load) RecordCanceled() { l.failed.Add(1) }
 
 // Works records that the server began a successful response, for the server's health.

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Adapters holds the LoRA adapters that a model server's metrics page lists. It is immutable.
+// Adapters lists the LoRA adapters on a model server's metrics page. It is immutable.
 type Adapters struct {
 	Running []string `json:"running,omitempty"` // adapters with running requests
 	Waiting []string `json:"waiting,omitempty"` // adapters whose requests all wait
-	Max     int      `json:"max"`               // maximum number of loaded adapters; 0 if unknown
+	Max     int      `json:"max"`               // how many adapters the server can hold; 0 if unknown
 }
 
 // Has reports whether the adapter has running or waiting requests, so that the server has loaded it
@@ -20,7 +20,7 @@ func (a *Adapters) Has(model string) bool {
 	return a != nil && (slices.Contains(a.Running, model) || slices.Contains(a.Waiting, model))
 }
 
-// Runs reports whether the server is running requests for the adapter.
+// Runs reports whether the server runs requests for an adapter.
 func (a *Adapters) Runs(model string) bool { return a != nil && slices.Contains(a.Running, model) }
 
 // Free reports whether the server can load another adapter without unloading one.

@@ -14,8 +14,8 @@ const setNames = "set picker.metrics in a PoolPolicy, or the label llm-d.ai/engi
 
 var errNoSeries = errors.New("the page has none of the series that are read: " + setNames)
 
-// Reading holds the values of one metrics page. If a page has several series with one name, their
-// values are added up; KV is the largest of their values.
+// Reading holds the values of one metrics page. The values of series with the same name are added.
+// For the KV cache usage, the highest value counts.
 type Reading struct {
 	Queue, Running, KV float64
 	Adapters           *Adapters // nil if the page has no LoRA series
@@ -34,9 +34,9 @@ type Reading struct {
 	Problem string `json:",omitempty"`
 }
 
-// parsePage reads a metrics page. It returns an error if the page has no series for the queue, or
-// if a value of the queue, the running requests or the KV cache usage is invalid. With 0 instead of
-// an error, a broken server would look idle. Lines longer than page's buffer are skipped.
+// parsePage reads a metrics page. It fails if the series of waiting requests is missing, or if the
+// value of waiting requests, running requests or KV cache usage is invalid: with zeros instead, a
+// broken server would look idle. It skips lines longer than page's buffer.
 func parsePage(page *bufio.Reader, d *dialect) (Reading, error) {
 	p := pageParser{d: d}
 	for {
@@ -94,7 +94,7 @@ func (p *pageParser) sample(line []byte) {
 	case d.read.matches(line), d.written.matches(line):
 		v, ok := p.value(line)
 		p.Tokens, p.CountsTokens = p.Tokens+v, p.CountsTokens || ok
-		if d.computed.matches(line) { // llama.cpp has one series for both d.computed and d.read
+		if d.computed.matches(line) { // for llama.cpp, computed and read are the same series
 			p.PrefillTokens += v
 		}
 	case d.computed.matches(line):
@@ -147,8 +147,8 @@ func (r *Reading) value(line []byte) (float64, bool) {
 	return 0, false
 }
 
-// A value may exceed its maximum by the factor slack, because a server can count KV cache blocks
-// twice for a moment.
+// A value may exceed its maximum by the factor slack, because servers count some blocks twice for a
+// moment.
 const slack = 1.1
 
 func sampleValue(most float64, line []byte) (v float64, problem string) {

@@ -13,9 +13,8 @@ import (
 	"github.com/penstock-project/penstock/picker/socket"
 )
 
-// pageConn reads one metrics page repeatedly over a kept HTTP/1.1 connection without TLS, in the
-// caller's goroutine. With the goroutines of a net/http.Transport, reading takes 50 % more CPU
-// time.
+// pageConn reads one metrics page repeatedly over HTTP/1.1 without TLS, in the caller's goroutine.
+// A net/http.Transport takes 50 % more CPU time, because of its goroutines.
 type pageConn struct {
 	invalid error
 	address string
@@ -43,14 +42,14 @@ func (c *pageConn) read(ctx context.Context, deadline time.Time, f func(*http.Re
 	if c.invalid != nil {
 		return c.invalid
 	}
-	if err := ctx.Err(); err != nil { // the context's AfterFunc is about to close the connection
+	if err := ctx.Err(); err != nil { // the end of ctx is about to close the connection
 		c.Close()
 		return err
 	}
 	kept := c.conn != nil
 	response, err := c.ask(ctx, deadline)
 	if err != nil && kept && ctx.Err() == nil && time.Now().Before(deadline) {
-		response, err = c.ask(ctx, deadline) // try once more: the server may have closed the kept connection
+		response, err = c.ask(ctx, deadline) // retry once: the server may have closed the idle connection
 	}
 	if err != nil {
 		return err

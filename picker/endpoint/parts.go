@@ -2,12 +2,10 @@ package endpoint
 
 import "time"
 
-// A request may have parts at servers other than the picked server: these servers read its prompt
-// or encode its images. Each part has its own lease, which ends with the response's first token or
-// with the request.
+// A request may have parts at other servers: they read its prompt or encode its images. Each part
+// has a lease of its own, which ends with the first token or with the request.
 
-// AddParts adds the leases of the request's parts to lease, which then ends them. The caller must
-// not use them any more.
+// AddParts adds leases of parts to a request's lease. The caller must not use the parts any more.
 func (lease *Lease) AddParts(parts ...*Lease) {
 	for _, part := range parts {
 		part.KeepUntilEnd()
@@ -37,16 +35,15 @@ func endParts(parts []*Lease, after time.Duration) {
 	}
 }
 
-// Behind records that the gateway sends the request to the address front, which forwards it to the
-// picked endpoint.
+// Behind records that the address front forwards the request to the picked endpoint.
 func (lease *Lease) Behind(front *Load) {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
 	lease.front = front
 }
 
-// Served returns the Load of the endpoint that serves the request. If at is the address that Behind
-// recorded, this is the picked endpoint; otherwise it is at.
+// Served returns the picked endpoint's counters if at is the address that forwards to it (Behind),
+// and otherwise at.
 func (lease *Lease) Served(at *Load) *Load {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()

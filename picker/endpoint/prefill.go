@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// minRate and maxRate bound an inferred prefill rate, in tokens a second.
+// These are the limits of the inferred prefill rate, in tokens a second.
 const (
 	minRate = 100
 	maxRate = 200_000
@@ -23,35 +23,34 @@ const (
 	samples, enough = 31, 5
 )
 
-// Work describes a request as load of the server that gets it, and what the request can show about
-// this server.
+// Work describes the cost of a request for the server that receives it.
 type Work struct {
 	// Tokens counts the prompt's tokens that are not known to be cached.
 	Tokens int
 	// Rate is the prefill rate that the pick assumed, in tokens a second; 0 if unknown.
 	Rate float64
-	// Stream means that the server sends each token as soon as it is generated.
+	// Stream means that the server sends each token as soon as it has generated the token.
 	Stream bool
-	// Early means that the server may send the first byte before it has read the prompt.
+	// Early means that the server may send the first byte before it reads the prompt.
 	Early bool
 	// Measure means that the time to the first byte shows the prefill rate.
 	Measure bool
-	// Generates means that the response has generated tokens. Without them, the response does not
+	// Generates means that the server generates tokens, unlike for embeddings. Only such requests
 	// show whether the server makes progress.
 	Generates bool
 	// First is the predicted time to the first token. Whole is the predicted time to the end of a
-	// response that is not streamed. Both are 0 if unknown. Held is how long the picker held the
-	// request before the pick.
+	// response that is not streamed. Each is 0 if unknown. Held is how long the picker held the
+	// request.
 	First, Whole, Held time.Duration
-	// If First rests on an assumed rate, Slowest is the time to the first token at the lowest
-	// plausible rate; otherwise 0. With Slowest set, past times to the first token of the servers
-	// in Pool decide how long the server may send nothing. Prompt is the prompt's length in tokens,
-	// including cached tokens; 0 if unknown.
+	// Slowest is set if First assumes a rate, because the server's rate is unknown. It is the time
+	// to the first token at the lowest plausible rate. The times to the first token of the servers
+	// in Pool then decide after which time the server counts as silent. Prompt is the prompt's
+	// length in tokens, including cached tokens; 0 if unknown.
 	Slowest time.Duration
 	Prompt  int
 	Pool    *Snapshot
-	// Adapter is the hash of the LoRA adapter that the request needs, or 0. Slots is the number of
-	// adapters that the server holds at once.
+	// Adapter is the hash of the LoRA adapter that the request needs; 0 for none. Slots is how many
+	// adapters the server can hold.
 	Adapter  uint64
 	Slots    int
 	Features Features
@@ -65,13 +64,12 @@ type Work struct {
 	Relearn bool
 }
 
-// prefill estimates how many prompt tokens a server has yet to read. Q is the sum of the uncached
-// tokens of all requests without a first byte. W is Q minus the tokens that the server has read by
-// now, if it reads at its prefill rate. prefill stores W as the time when all tokens are read, so W
-// falls without a timer.
+// prefill estimates a server's backlog. Q is the sum of the uncached tokens of all requests without
+// a first byte. W is Q minus the tokens that the server, at its rate, has read by now. Instead of
+// W, which falls with time, readBy stores when W becomes 0.
 type prefill struct {
-	unread    atomic.Int64 // this process's share of Q
-	confirmed atomic.Int64 // part of unread: a later access log entry showed that these prompts still wait
+	unread    atomic.Int64 // this process's part of Q
+	confirmed atomic.Int64 // the part of unread for prompts that still wait by a report
 	elsewhere struct{ unread, confirmed atomic.Int64 }
 	// readBy is when W becomes 0, in nanoseconds since processStart. It is valid only while Q > 0.
 	readBy atomic.Int64
@@ -79,19 +77,20 @@ type prefill struct {
 	hint   atomic.Uint64 // rate from fewer samples than enough; bits of a float64; 0 if unknown
 	hints  atomic.Int64
 	mean   atomic.Uint64 // uncached tokens per request, over about meanOver requests; bits of a float64
-	sent   atomic.Int64  // total nanoseconds that the server needs to read all prompts sent by this process so far
+	sent   atomic.Int64  // total time that the server needs for this process's prompts so far, in nanoseconds
 
 	mu     sync.Mutex
 	rates  []float64
 	firsts []firstByte
 	count  int
-	early  atomic.Bool // first bytes come after a constant time, so the server sends them before it reads prompts
+	early  atomic.Bool // the time to the first byte is constant, so first bytes are early events
 	spans  spans
 }
 
 const (
-	// meanOver is the number of requests over which prefill.mean averages. A prompt counts with at
-	// most meanOver times the mean, so that no prompt more than doubles the mean.
+	// meanOver is the window of prefill.mean, in requests. A prompt counts with at most meanOver
+	// times the mean, so that it at most doubles the mean. The first prompt counts with at most
+	// firstMean tokens.
 	meanOver  = 32
 	firstMean = 4096
 )
@@ -105,21 +104,21 @@ func (p *prefill) begin(w Work, now int64) (ahead int64) {
 	took := int64(float64(tokens) / w.Rate * 1e9)
 	p.sent.Add(took)
 	from := p.extend(took, 0, before, now)
-	// A prompt counts in the mean only up to a limit: a prompt of millions of tokens would dominate
-	// the mean, although the server probably denies such a prompt.
+	// Without these limits, a prompt of millions of tokens, which the server probably rejects,
+	// would dominate the mean.
 	mean, prompt := math.Float64frombits(p.mean.Load()), float64(tokens)
 	if mean == 0 {
 		prompt = min(prompt, firstMean)
 		mean = prompt
 	}
-	// Of two concurrent updates one may be lost; the mean is only an estimate.
+	// A concurrent update may be lost, which is harmless.
 	p.mean.Store(math.Float64bits(mean + (min(prompt, meanOver*mean)-mean)/meanOver))
 	return min(before, int64(float64(from-now)/1e9*w.Rate))
 }
 
-// extend adds further prompts to readBy. took is the time that the server needs to read them.
-// readBy becomes at least now+reading. before is the number of tokens that were unread before. The
-// result from is when the server begins to read the further prompts. Times are in nanoseconds.
+// extend moves readBy later by took, the server's time for further prompts, and at least to
+// now+reading. It returns when the server begins to read the further prompts. Times are in
+// nanoseconds. before is the number of unread tokens before the further prompts.
 func (p *prefill) extend(took, reading, before, now int64) (from int64) {
 	for {
 		old := p.readBy.Load()
@@ -143,7 +142,7 @@ func (p *prefill) setElsewhere(e Elsewhere, now int64) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.count < enough { // with enough samples, this process keeps its own rate
+	if p.count < enough { // with enough samples of its own, this process ignores its peers' rate
 		p.rate.Store(math.Float64bits(min(max(e.Rate, minRate), maxRate)))
 	}
 }
@@ -179,9 +178,8 @@ func (p *prefill) end(tokens int64, confirmed bool) {
 	}
 }
 
-// ring adds value to the ring buffer values, which holds at most size values, and returns the
-// buffer. count is the number of values added before. The buffer grows with its values, because
-// most servers of a large fleet are idle.
+// ring adds a value to a ring buffer of this size. The memory grows only with the values, because
+// most servers of a large fleet are idle. count is the number of values added earlier.
 func ring[T any](values []T, count, size int, value T) []T {
 	if len(values) < size {
 		return append(values, value)
@@ -191,9 +189,9 @@ func ring[T any](values []T, count, size int, value T) []T {
 }
 
 // learn records the time from a request to its first token, and the tokens that the server read in
-// that time. The rate is the 70th percentile of the last samples: most errors are requests that
-// other clients' prompts delayed. While this percentile exceeds maxRate, the rate stays unknown:
-// the server sends its first byte before it reads the prompt.
+// this time. The rate is the 70th percentile of the last samples, because prompts of other clients
+// delay some requests. The rate stays unknown while the percentile is above maxRate, or the server
+// sends early events.
 func (p *prefill) learn(tokens int64, after time.Duration) {
 	if tokens < learnFrom || after <= 0 {
 		return

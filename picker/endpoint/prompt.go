@@ -10,8 +10,7 @@ const (
 	promptWaiting // a later access log entry showed that the prompt still waits
 )
 
-// beginPrompt adds the lease's prompt to the unread tokens of at. lease.mu is held, or the lease is
-// new.
+// The caller holds lease.mu, or the lease is new.
 func (lease *Lease) beginPrompt(at *Load, now time.Time) {
 	if lease.work.Tokens > 0 && lease.work.Rate > 0 {
 		lease.ahead = at.prefill.begin(lease.work, sinceStart(now))
@@ -38,8 +37,8 @@ func (lease *Lease) endTrial() {
 	}
 }
 
-// Begun records the response's first token. after is the time from when the server got the request
-// to the first token; 0 if unknown.
+// Begun records the response's first token. after is the time since the server got the request; 0
+// if unknown.
 func (lease *Lease) Begun(after time.Duration) {
 	lease.mu.Lock()
 	if lease.work.Early && after > 0 {
@@ -96,8 +95,8 @@ func (lease *Lease) measured() bool {
 	return lease.load != nil && lease.load == lease.picked && lease.work.Features != Features{}
 }
 
-// Wrote records the end of a response of the given size in bytes. took is the time from the first
-// byte to the end.
+// Wrote records the end of a response of this size. took is the time from the first byte to the
+// end.
 func (lease *Lease) Wrote(bytes int64, took time.Duration) {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
@@ -119,9 +118,8 @@ func (lease *Lease) Wrote(bytes int64, took time.Duration) {
 	}
 }
 
-// Waits records that an access log entry shows the request without a response so far. If the
-// response streams, and its first byte is its first token, this means that the server has not read
-// the prompt yet.
+// Waits records a report of a request whose response has not begun. If the first byte of the stream
+// is its first token, the report confirms that the server has not read the prompt yet.
 func (lease *Lease) Waits() {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()

@@ -17,36 +17,32 @@ import (
 
 // Config configures a Registry.
 type Config struct {
-	// Transport replaces the connection that reads metrics pages without TLS, for tests; may be
-	// nil.
+	// Transport replaces the connections for metrics pages without TLS, in tests; otherwise nil.
 	Transport http.RoundTripper
 	Fast      time.Duration // shortest interval between scrapes of a page; default 50 ms
 	// Slow is the longest interval between scrapes while there are no picks; default 1 s.
 	Slow      time.Duration
-	PerSecond int           // maximum number of scrapes a second by all processes together (see Share); default 1,000
+	PerSecond int           // scrapes a second by all processes together (see Share); default 1,000
 	IdleAfter time.Duration // scrapes stop this long after the last pick; default 1 minute
-	Timeout   time.Duration // limit of a scrape; default 1 s
-	// StaleAfter is the number of failed scrapes in a row after which an endpoint is stale; default
-	// 3.
+	Timeout   time.Duration // of a scrape; default 1 s
+	// After StaleAfter failed scrapes in a row, an endpoint's load is stale; default 3.
 	StaleAfter int
-	// Concurrent is the maximum number of scrapes that run at once, each with a buffer of 8 KiB;
-	// default 256.
+	// Concurrent bounds the concurrent scrapes, each of which has a buffer of 8 KiB; default 256.
 	Concurrent int
-	// Never returns "" if an address may be scraped, and otherwise the kind of the address, for the
-	// error; may be nil.
+	// Never returns the kind of an address that must not be scraped; "" for every other address. It
+	// may be nil.
 	Never func(netip.Addr) string
 	// Prefixes tracks the servers' cached prefixes; may be nil.
 	Prefixes *prefix.Index
 	Jitter   func() float64
-	// Read is called with each scrape's reading, to send it to other processes, which call Receive.
-	// Read must not block; may be nil.
+	// Read receives each reading of a page, to send it to peers (Receive). It must not block. It
+	// may be nil.
 	Read func(addr netip.AddrPort, page uint64, r Reading)
-	// OnPanic is called when a scrape of a page panics, with the page's URL, the panic's value and
-	// the stack; may be nil.
+	// OnPanic is called if a scrape of page panics; may be nil.
 	OnPanic func(page string, value any, stack []byte)
 }
 
-// Registry holds the Loads and the scrapers that the pools of one process share.
+// Registry has the Loads and the scrapers that the pools of this process share.
 type Registry struct {
 	config Config
 
@@ -55,7 +51,7 @@ type Registry struct {
 	peers   map[netip.AddrPort]Elsewhere
 	headers map[netip.AddrPort]*HeaderLimits
 	sources map[sourceKey]*source
-	resumed []*source // pages that are no longer idle; Run starts their scrapers
+	resumed []*source // sources that are no longer idle; Run starts their scrapers
 	changed chan struct{}
 
 	buffers  chan *bufio.Reader
@@ -113,9 +109,8 @@ func NewRegistry(c Config) *Registry {
 // ScrapeFailures returns the number of failed scrapes since the start.
 func (r *Registry) ScrapeFailures() uint64 { return r.failures.Load() }
 
-// Snapshot returns a Snapshot of a pool with the model servers specs, whose pages m describes. It
-// holds references to shared Loads and scrapers until Release. If several specs have one address,
-// the first counts. slots, which may be nil, is notified when a server may have become free.
+// Snapshot returns a pool's list of endpoints. The list holds references to shared Loads and
+// scrapers until Release. If several specs have one address, the first counts. slots may be nil.
 func (r *Registry) Snapshot(m Metrics, slots *Slots, specs []Spec) *Snapshot {
 	specs = slices.Clone(specs)
 	slices.SortStableFunc(specs, func(a, b Spec) int { return a.Addr.Compare(b.Addr) })
@@ -149,8 +144,7 @@ func (r *Registry) Snapshot(m Metrics, slots *Slots, specs []Spec) *Snapshot {
 	return s
 }
 
-// source returns the page that m describes for a server, and adds it if needed. A new page is idle:
-// it has no scraper. r.mu is held.
+// source returns the source of a page, perhaps a new one, which is idle. The caller holds r.mu.
 func (r *Registry) source(addr netip.AddrPort, m Metrics, load *Load, dialects map[Metrics]*dialect) *source {
 	by := m.Protocol
 	m.Protocol.TLS = nil // Protocol.Key stands for TLS in the key, so that equal pages share one scraper
@@ -223,7 +217,7 @@ func (l *Load) leave() {
 	}
 }
 
-// Find returns the Load of an address; nil if no Snapshot has the address.
+// Find returns the Load of an address; nil if no pool has the address.
 func (r *Registry) Find(addr netip.AddrPort) *Load {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -240,8 +234,8 @@ func (r *Registry) resume(list []*source) {
 	}
 }
 
-// scraperOf returns a page's scraper. If the page is idle, scraperOf makes Run start a scraper.
-// r.mu is held.
+// scraperOf returns the scraper of a page. If the page is idle, it makes a new scraper. The caller
+// holds r.mu.
 func (r *Registry) scraperOf(src *source) *scraper {
 	s := src.scraper.Load()
 	if s == nil {
@@ -253,8 +247,8 @@ func (r *Registry) scraperOf(src *source) *scraper {
 	return s
 }
 
-// finishScrape reports whether the page has become idle; if so, its scraper must end. MarkUsed sets
-// usedAt before it takes r.mu, so that finishScrape misses no pick.
+// finishScrape reports whether the page has become idle, so that its scraper must end. MarkUsed
+// sets usedAt before it takes the lock, so finishScrape misses no pick.
 func (r *Registry) finishScrape(src *source) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

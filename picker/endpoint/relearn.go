@@ -2,14 +2,14 @@ package endpoint
 
 import "time"
 
-// If no request has measured a server's speed for relearnAfter, one request is sent to measure it
-// again. Without this, a server that was slow once would get no more requests, so its measured
-// speed would never change.
+// If no request measured a server's speed for relearnAfter, one request measures it again.
+// Otherwise a server that was slow once would never get requests again, and so count as slow
+// forever.
 const relearnAfter = 10 * time.Second
 
-// Outdated reports whether a request should be sent to e to measure its speed again. s is e's
-// state. e must be idle and have no trial in flight, and this process must not have measured e's
-// speed for relearnAfter times the number of processes: each process measures for itself.
+// Outdated reports whether a request should measure the speed of e again. s is e's state. e must be
+// idle and have no trial in flight. The last measurement must be older than relearnAfter times the
+// number of processes, because each process measures by itself.
 func (e *Endpoint) Outdated(s *State, at Moment) bool {
 	if !s.Trial || s.InFlight > 0 || s.Fresh && s.Queue+s.Running > 0 {
 		return false
@@ -33,9 +33,9 @@ func (lease *Lease) teach(after time.Duration) {
 	}
 }
 
-// sentWhole learns from a response that is not streamed. after is the time to its end. The server
-// generated the first token before that, so after counts only if it is below the predicted time to
-// the first token.
+// sentWhole learns from a response that is not streamed, which took after. The first token came
+// before the response's end. So sentWhole lowers the prediction if after is below it, and otherwise
+// learns nothing.
 func (l *latency) sentWhole(f *Features, after time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -50,8 +50,8 @@ func (l *latency) sentWhole(f *Features, after time.Duration) {
 	l.learn(&l.first, f.row(0), after)
 }
 
-// shorten scales the earlier samples down if they predict more than y for x. The server has then
-// become faster, and one new sample alone would change the prediction little.
+// shorten scales earlier samples down if they predict more than y for x. The server has become
+// faster, and one new sample alone would change little.
 func (r *regression) shorten(x *[restTerms]float64, y float64) {
 	w := r.solve()
 	var predicted float64

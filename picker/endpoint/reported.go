@@ -9,27 +9,27 @@ import (
 	"time"
 )
 
-// Metrics pages count the prompt tokens that a server computed and the seconds that this took. If
-// the server reads one prompt at a time, tokens divided by seconds is its prefill rate. If it reads
-// several prompts at a time, the page counts each second once for each prompt. So a second rate
-// must agree: the tokens divided by the time during which this process had unread prompts at the
-// server. Both rates cover a window, which ends when the server has no requests, or after
+// A metrics page counts the prompt tokens that the server computed, and the seconds that it took.
+// If the server reads one prompt at a time, tokens divided by seconds is its rate. If it reads
+// several at a time, the page counts each second once for each prompt. So a second rate must agree:
+// tokens divided by the time in which this process had unread prompts at the server. Both rates are
+// for a window of time, which lasts from one moment without requests to the next, or for
 // reportedWindow.
 //
-// If a response is not streamed, or its first event is early, the time of the first token is
-// hidden. A prompt with a hidden first token counts as unread from when it was sent, for its share
-// of the page's seconds, but at most until its response ended. A window with hidden prompts counts
-// only if requests did not wait and other clients sent no prompts.
+// If a response is not streamed, or begins with an early event, the time of its first token is
+// hidden. Its prompt then counts as unread from when it was sent, for its share of the server's
+// seconds, but at most until the response ended. In a window with such prompts, no request may wait
+// in the server's queue, and no other client may send prompts.
 const (
 	reportedWindow = 30 * time.Second
-	// Two rates agree if the larger is at most agreeing times the smaller.
+	// Two rates agree if neither is more than agreeing times the other.
 	agreeing = 1.3
-	// tokenizing is the largest plausible quotient of a prompt's token counts in this process and
-	// at the server.
+	// tokenizing is the largest plausible factor between a prompt's number of tokens here and at a
+	// server.
 	tokenizing  = 4
 	reportedFor = 10 * time.Minute
-	// longFrom is the minimum mean number of tokens per request in a window. Windows with a smaller
-	// mean show a rate that is too low for long prompts.
+	// longFrom is the least mean number of tokens for each request in a window. With a lower mean,
+	// a few long prompts among many short ones show too low a rate.
 	longFrom = 1024
 	windows  = 9
 )
@@ -42,13 +42,13 @@ const (
 	Inferred RateSource = "inferred" // rate from the times to the first token
 )
 
-// span is a period in which prompts were unread. from and to are in nanoseconds since processStart.
+// span is a time span in nanoseconds since processStart.
 type span struct{ from, to int64 }
 
-// progress sums up a server's requests whose first token has arrived. unread is the time during
-// which the server had unread prompts, in nanoseconds. tokens counts prompt tokens. requests does
-// not include fully cached prompts; answered does. hidden counts the requests whose first token is
-// hidden.
+// progress has totals over a server's requests whose first token has arrived. unread is the time
+// with unread prompts, in nanoseconds. tokens counts prompt tokens. hidden counts the requests
+// whose first token was hidden. answered counts all requests; requests only those with uncached
+// prompts.
 type progress struct{ unread, requests, tokens, hidden, answered int64 }
 
 func (p *progress) hides(end *progress) bool {
@@ -62,8 +62,8 @@ type asked struct {
 	hidden bool
 }
 
-// spans merges overlapping spans. Responses are not reported in the order in which they began, so
-// spans keeps the last spans for later reports.
+// spans has progress, and the last spans with unread prompts: reports of responses come out of
+// order, so a new span may overlap earlier ones.
 type spans struct {
 	progress
 	last    []span  // disjoint, sorted
@@ -73,9 +73,8 @@ type spans struct {
 // maxSpans suffices because first tokens are reported at most 2 s late.
 const maxSpans = 32
 
-// maxAsked is the number of prompts that spans keeps. A window with fewHidden hidden prompts ends
-// early if at least half of its prompts are hidden: under load, the server may never be without
-// requests.
+// A window also ends at fewHidden hidden prompts, if at least half of its prompts are hidden: under
+// load there may be no moment without requests.
 const maxAsked, fewHidden = 64, 8
 
 func (s *spans) prompt(p asked) {
@@ -124,9 +123,8 @@ func (p *prefill) progress() progress {
 	return p.spans.progress
 }
 
-// unreadBy returns for how many seconds of a window the server had unread prompts; 0 if unknown. It
-// assumes that the server read each hidden prompt for the prompt's share of seconds, the page's
-// time.
+// unreadBy returns how many seconds of a window had unread prompts; 0 if unknown. It assumes that
+// each hidden prompt took its share, by tokens, of the page's seconds.
 func (p *prefill) unreadBy(begin, end progress, seconds float64) float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -152,8 +150,8 @@ func (p *prefill) unreadBy(begin, end progress, seconds float64) float64 {
 }
 
 type reported struct {
-	rate atomic.Uint64 // in tokens a second, as this picker counts tokens; bits of a float64; 0 if unknown
-	at   atomic.Int64  // when both rates last agreed, since processStart
+	rate atomic.Uint64 // tokens a second, as this picker counts tokens; bits of a float64; 0 if unknown
+	at   atomic.Int64  // when both rates last agreed, in nanoseconds since processStart
 
 	mu     sync.Mutex
 	page   *source
@@ -180,14 +178,14 @@ func (r *reported) read(now int64) float64 {
 	return math.Float64frombits(bits)
 }
 
-// SetReported sets the reported rate, in tokens a second, for simulations without metrics pages.
+// SetReported sets a reported rate that does not come from the metrics page.
 func (l *Load) SetReported(rate float64, now time.Time) {
 	l.reported.rate.Store(math.Float64bits(rate))
 	l.reported.at.Store(sinceStart(now))
 }
 
-// take processes a reading of a page. quiet means that the server has no requests. crowd means that
-// requests wait at the server, or that other clients have requests there.
+// take adds a reading of a page. It ends the window if the server has no requests (quiet) or the
+// window is long enough. crowd means that requests wait, or that other clients send requests.
 func (r *reported) take(page *source, reading *Reading, quiet, crowd bool, now int64, p *prefill) {
 	done := p.progress()
 	r.mu.Lock()
@@ -216,12 +214,12 @@ func (r *reported) compare(next *mark, now int64, p *prefill) {
 	tokens, seconds := next.tokens-r.begin.tokens, next.seconds-r.begin.seconds
 	unread := float64(next.unread-r.begin.unread) / 1e9
 	requests, ours := float64(next.requests-r.begin.requests), float64(next.progress.tokens-r.begin.progress.tokens)
-	// Each prompt waits for about one step of the engine, which is not reading time.
+	// Each prompt waits for about one step of the engine.
 	seconds -= requests * step.Seconds()
 	if requests == 0 || ours < longFrom*requests || tokens < longFrom*requests/2 || seconds <= 0 || unread <= 0 {
 		return
 	}
-	// A larger quotient means that this process assumed a wrong number of cached tokens.
+	// A larger factor means that this process assumed a wrong number of cached tokens.
 	if tokens > tokenizing*ours || ours > tokenizing*tokens {
 		return
 	}

@@ -25,8 +25,8 @@ const maxHeader = 64 << 10
 
 const markEvery = 100 * time.Millisecond
 
-// After a scrape that takes longer than Config.Fast, the scraper pauses for a multiple of the
-// excess: pauseAfterSlow times or, if the page is stale, pauseAfterStale times.
+// After a scrape that takes longer than the fast interval, the scraper pauses for a multiple of the
+// scrape's time: pauseAfterStale if the load is stale, otherwise pauseAfterSlow.
 const (
 	pauseAfterSlow  = 2
 	pauseAfterStale = 15
@@ -36,7 +36,7 @@ var errLargePage = errors.New("the page is larger than its limit")
 
 type sourceKey struct {
 	addr    netip.AddrPort
-	metrics unique.Handle[Metrics] // unique, because all servers of a pool have this large value in common
+	metrics unique.Handle[Metrics] // a handle, so that the servers of a pool share one copy of the long text
 }
 
 type source struct {
@@ -51,7 +51,7 @@ type source struct {
 
 	key       sourceKey
 	number    uint64
-	received  atomic.Int64 // when a peer's reading of the page last arrived, since processStart; 0 means never
+	received  atomic.Int64 // when a peer's or the server's reading last arrived; 0 means never
 	url       string
 	transport http.RoundTripper // nil means a pageConn
 	names     *dialect
@@ -64,8 +64,8 @@ type source struct {
 	refs int // guarded by Registry.mu
 }
 
-// scraper holds the signals of a page's scraper. Idle pages have none, to save memory: most pages
-// of a large fleet are idle.
+// scraper reads a page that is not idle. Idle pages, as most pages of a large fleet are, have no
+// scraper.
 type scraper struct {
 	now     chan struct{}
 	gone    chan struct{} // closed when no Snapshot has the page
@@ -81,15 +81,14 @@ func (src *source) scrapeSoon() {
 type sample struct {
 	Reading
 	at int64
-	// sentBefore is the number of picks before the scrape. elsewhere is the number of peers'
-	// requests in flight when the scrape began.
+	// sentBefore is the number of picks before the scrape began; elsewhere is the number of peers'
+	// requests in flight at this time.
 	sentBefore                 uint64
 	elsewhere                  int64
 	othersQueue, othersRunning float64
 }
 
-// Scrape is a reading of an endpoint's page that has begun. The caller ends it with Succeed or
-// Fail.
+// Scrape is a scrape in flight of an endpoint's page.
 type Scrape struct {
 	src       *source
 	sent      uint64 // number of picks when the scrape began
@@ -97,7 +96,7 @@ type Scrape struct {
 	elsewhere int64
 }
 
-// BeginScrape begins a Scrape for a caller that reads e's page itself. If e has no page, the
+// BeginScrape begins a scrape of e's page. The caller reads the page itself. If e has no page, the
 // methods of the result do nothing.
 func (e *Endpoint) BeginScrape() Scrape {
 	if e.source == nil {
@@ -111,9 +110,9 @@ func (src *source) begin() Scrape {
 	return Scrape{src: src, sent: src.load.sent.Load(), ours: src.load.InFlight() + elsewhere, elsewhere: elsewhere}
 }
 
-// Succeed ends the scrape and stores its reading. The reading's requests can be ours if they were
-// in flight when the scrape began, or were sent during the scrape. The remaining requests count as
-// other clients'.
+// Succeed stores the reading of the page. The reading may include our requests that were in flight
+// when the scrape began, and requests sent during the scrape. Succeed attributes all further
+// requests in the reading to other clients.
 func (s Scrape) Succeed(r Reading, now time.Time) {
 	if s.src == nil {
 		return
@@ -157,8 +156,8 @@ var processStart = time.Now()
 
 func sinceStart(now time.Time) int64 { return int64(At(now)) }
 
-// MarkUsed records a pick from the pool, and starts the scrapers of its idle pages. Within
-// markEvery after a recorded pick, calls return at once.
+// MarkUsed records a pick from the pool, and starts the scrapers of idle pages. It has an effect at
+// most ten times a second.
 func (s *Snapshot) MarkUsed() {
 	now := int64(time.Since(processStart))
 	last := s.used.Load()
@@ -179,8 +178,8 @@ func (s *Snapshot) MarkUsed() {
 	}
 }
 
-// ReadSoon triggers scrapes of the pages of a pool whose requests wait in the picker. While they
-// wait, no pick triggers scrapes.
+// ReadSoon triggers scrapes of all pages of a pool. A pool whose requests wait needs it, because
+// only picks trigger scrapes otherwise.
 func (s *Snapshot) ReadSoon() {
 	s.MarkUsed()
 	for i := range s.Endpoints {
@@ -190,8 +189,8 @@ func (s *Snapshot) ReadSoon() {
 	}
 }
 
-// Refresh starts the scrapers of a pool's idle pages. It returns when each page of the pool has
-// been read since its scraper started, or after timeout.
+// Refresh triggers scrapes of a pool's idle pages. It returns when they have been read, or after
+// timeout.
 func (s *Snapshot) Refresh(timeout time.Duration) {
 	s.MarkUsed()
 	expired := time.NewTimer(timeout)
@@ -241,7 +240,7 @@ func (r *Registry) scrapeUntilIdle(ctx context.Context, src *source) {
 			}
 		}
 		least, most := r.interval(src, took)
-		for { // each reading that a peer sends postpones the next scrape
+		for { // each reading from a peer postpones the next scrape
 			if r.finishScrape(src) {
 				return
 			}
@@ -310,8 +309,8 @@ func (r *Registry) interval(src *source, took time.Duration) (least, most time.D
 	return r.jittered(least), r.jittered(most)
 }
 
-// aligned extends a wait to a multiple of Config.Fast, so that the scrapers of many pages wake up
-// together. In a pool of 100 servers with few picks, separate wake-ups cost more than the reading.
+// aligned returns a longer wait, so that scrapes of many pages begin together: in a pool of 100
+// servers with few picks, the wake-ups of this process cost more than the scrapes.
 func (r *Registry) aligned(now time.Time, wait time.Duration) time.Duration {
 	every := r.config.Fast
 	if wait < 4*every {
@@ -327,7 +326,7 @@ func (r *Registry) jittered(d time.Duration) time.Duration {
 
 var errPanic = errors.New("metrics page: reading it panicked")
 
-// scrape reads the page once. If reading panics, scrape returns errPanic.
+// scrape reads a page once. A panic counts as a failed scrape.
 func (r *Registry) scrape(ctx context.Context, src *source, conn *pageConn, page *bufio.Reader) (reading Reading,
 	err error) {
 	defer func() {
@@ -384,8 +383,8 @@ func (src *source) read(response *http.Response, page *bufio.Reader) (reading Re
 	return reading, err
 }
 
-// limitedReader returns errLargePage after left bytes. io.LimitedReader would return io.EOF, so a
-// truncated page would look complete.
+// limitedReader fails if the page is larger than left. With io.LimitedReader, a truncated page
+// would look complete.
 type limitedReader struct {
 	r    io.Reader
 	left int64

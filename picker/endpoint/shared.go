@@ -10,9 +10,9 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// A process can get a server's load without a scrape: from a peer that read the page (Receive), or
-// from the server (Push). A process that received a reading waits a quarter longer than the
-// interval before it reads the page itself. So usually only one process reads each page.
+// A process receives some readings without a scrape: from a peer that read the page (Receive), or
+// from the server (Push). It then waits a quarter longer before it reads the page itself. So in the
+// end one process reads each page.
 
 func follow(least, most, age time.Duration) (time.Duration, time.Duration) {
 	return max(0, least-age), max(0, most+most/4-age)
@@ -51,8 +51,8 @@ func (r *Reading) valid() bool {
 		r.Adapters.Max >= 0 && r.Adapters.Max <= maxSlots
 }
 
-// Receive stores a peer's reading of a page that this process also reads. page identifies the page
-// of the address (Metrics.number).
+// Receive stores a reading that a peer made of one of this process's pages. page is the page's
+// number.
 func (r *Registry) Receive(addr netip.AddrPort, page uint64, reading Reading, now time.Time) error {
 	if !reading.valid() {
 		return errReading
@@ -61,7 +61,7 @@ func (r *Registry) Receive(addr netip.AddrPort, page uint64, reading Reading, no
 	return nil
 }
 
-// Push stores a reading that the server itself sent.
+// Push stores a reading that a server itself published.
 func (r *Registry) Push(addr netip.AddrPort, reading Reading, now time.Time) error {
 	if !reading.valid() {
 		return errReading

@@ -8,31 +8,30 @@ import (
 	"time"
 )
 
-// If an engine hangs behind a healthy API server, the model server accepts requests and sends
-// headers but no tokens. A server is silent, and so suspect, when requests wait far longer for
-// their first token than predicted, and the server shows no progress meanwhile: no response's body
-// grows, and the token counters on its metrics page do not change. If the page has no counters, a
-// response that is not streamed shows no progress until its end. While a server has such a
-// response, its waiting streams do not count, and this response must exceed its predicted total
-// time.
+// If an engine hangs behind a healthy API server, the server accepts requests and sends headers,
+// but no tokens. A server becomes silent, and so suspect, if requests wait far longer than
+// predicted for their first token while the server shows no progress: no body byte of any request,
+// and no change of the token counters on its page. Without token counters, a response that is not
+// streamed shows no progress until its end. While such a response is in flight, only its own
+// predicted total time counts, and waiting streams at the same server are ignored.
 const (
 	// A wait is too long if it is beyond times the predicted time.
 	beyond = 4
-	// A request must wait at least leastWait, or leastBlind if no page has token counters: access
-	// logs report the bytes of streams only every 2 s.
+	// leastWait is the shortest wait that can be too long. leastBlind replaces it without token
+	// counters, because streams report their bytes only every 2 s.
 	leastWait, leastBlind = 2 * time.Second, 4500 * time.Millisecond
 	unknownWait           = 20 * time.Second
-	// The waits of successive requests are added up if the gap between them is at most forgetWait.
+	// Waits of successive requests are added up if the gaps between them are at most forgetWait.
 	forgetWait = 30 * time.Second
 	reportGap  = 2500 * time.Millisecond
 	MaxGiven   = 3
 )
 
-// Silence describes why a server without progress is suspect. It is immutable.
+// Silence describes a server that is suspect because it sends no tokens. It is immutable.
 type Silence struct {
 	// Since is when requests began to wait without progress of the server.
 	Since time.Time `json:"since"`
-	// Headers means that the server sent a response's headers but no body.
+	// Headers means that the server sent response headers, but no body.
 	Headers bool `json:"headersOnly,omitempty"`
 	// Probe is the outcome of the last probe; "" before the first.
 	Probe string `json:"probe,omitempty"`
@@ -57,18 +56,18 @@ type motion struct {
 	silence atomic.Pointer[Silence]
 	given   atomic.Int64 // requests sent to the server since it became silent
 	plain   atomic.Int64 // requests in flight whose responses are not streamed
-	page    atomic.Int64 // time of the last progress on a page
-	blind   atomic.Bool  // a stream progressed while the page's counters did not, so the counters do not count
+	page    atomic.Int64 // when a page's token counters or KV cache usage last changed
+	blind   atomic.Bool  // a stream made progress while the page's counters did not change
 	began   atomic.Int64 // when the last silence began; 0 means never
 
 	mu     sync.Mutex
 	moved  int64 // time of the server's last progress
 	proven int64
-	// Requests waited from the time `from` to the time `to`, perhaps with gaps; from is 0 if no
-	// request waited. limit is the longest time that one of these requests may wait.
+	// Requests waited between from and to, perhaps with gaps; from is 0 if no request waits. limit
+	// is the longest wait that any of these requests may have.
 	from, to, limit int64
-	// overdue is the first time when a request exceeds its own limit; 0 if none waits. reported is
-	// when an access log entry last showed a waiting request.
+	// overdue is the earliest time at which a request exceeds its own limit; 0 if none. reported is
+	// the time of the last report of a waiting request.
 	overdue, reported int64
 	headers           bool
 	model             string
@@ -79,11 +78,11 @@ type motion struct {
 	watched           bool
 }
 
-// Progress is the progress of a request, from an access log entry.
+// Progress is a report of a request's progress, from an access log entry or a stream.
 type Progress struct {
 	Status   int
-	Bytes    int64         // bytes of the response body
-	Sent     time.Duration // time until the gateway had sent the whole request; 0 before that
+	Bytes    int64         // of the response body so far
+	Sent     time.Duration // time until the server had the whole request; 0 if it does not have it yet
 	First    time.Duration // time from Sent until the first body byte; 0 if unknown
 	Streams  bool          // the response's headers arrived and allow a stream
 	Ended    bool
@@ -104,7 +103,7 @@ func (lease *Lease) Progress(p Progress, now time.Time) {
 	at, bytes, before := sinceStart(now), lease.bytes, lease.shown
 	lease.bytes, lease.shown = p.Bytes, at
 	if p.Streams = p.Streams || lease.work.Stream; p.Streams {
-		lease.movePlain(nil) // the pick did not know that the response streams, if it did not read the request's body
+		lease.movePlain(nil) // the pick did not know that the response streams, because it did not read the body
 	}
 	event := lease.work.Early && !p.Ended // the first bytes may be an early event, not a token
 	switch {
@@ -144,8 +143,8 @@ func (lease *Lease) waits(p Progress, at int64) {
 		expected := load.expected(&lease.work)
 		first := max(leastWait, beyond*expected)
 		w.limit = int64(load.longest(first, lease.work.Whole, p.Streams, at, load == lease.load))
-		// A request that ends before the expected time does not count: its client may have given
-		// up.
+		// If a request ends before the expected time, its client may have given up, so it does not
+		// count.
 		late := !p.Ended || at-w.from >= int64(expected)
 		if w.limit > 0 && late {
 			load.waits(w, at)
@@ -175,9 +174,9 @@ func (lease *Lease) waitsAt() []*Load {
 }
 
 // longest returns how long a request may wait for a token before the server counts as silent; 0
-// means no limit. first is the limit for the first token. whole is the predicted time to the
-// request's end; 0 if unknown. own means that the server also generates the response, and does not
-// only read the prompt.
+// means forever. first is the limit for the first token. whole is the predicted time to the end of
+// the response. own means that the server generates the response, and does not only read the
+// prompt.
 func (l *Load) longest(first, whole time.Duration, streams bool, at int64, own bool) time.Duration {
 	switch {
 	case l.counts(at) != nil:
@@ -207,8 +206,8 @@ func (m *motion) read(l *Load, old, next *sample) {
 	}
 }
 
-// counts returns a fresh sample of a page with token counters that rise while streams progress; nil
-// if there is none.
+// counts returns a fresh sample with token counters; nil without one, or if the counters did not
+// change while a stream made progress.
 func (l *Load) counts(at int64) *sample {
 	list := l.sources.Load()
 	if list == nil || l.motion.blind.Load() {
@@ -259,7 +258,7 @@ func (l *Load) waits(w wait, now int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.proven != 0 && w.from < m.proven {
-		return // a later probe got a token, so the server works and only this request hangs
+		return // a probe got a token after this request was sent, so only this request hangs
 	}
 	from := w.from
 	if m.moved != 0 {
@@ -304,7 +303,8 @@ func (l *Load) judge(now int64) {
 	together := m.from + m.limit
 	silent := m.to >= together || m.overdue != 0 && m.to >= m.overdue
 	if page := l.counts(now); page != nil {
-		// A page with counters shows whether the requests of the last access log entry still wait.
+		// If the last report is recent, its requests probably still wait. A page read after the
+		// limit shows whether the server made progress.
 		waiting := m.overdue != 0 && now >= m.overdue && now-m.reported < int64(reportGap) && l.Total() > 0
 		due := together
 		if m.overdue != 0 {
@@ -336,7 +336,7 @@ func (l *Load) readSoon() {
 	}
 }
 
-// Suspect makes the server count as silent until a probe gets a token, for tests.
+// Suspect makes the server silent until a probe, for tests.
 func (l *Load) Suspect(now time.Time) {
 	if l.registry == nil {
 		return
@@ -359,7 +359,7 @@ func (l *Load) Silence() *Silence { return l.motion.silence.Load() }
 // Addr returns the server's address.
 func (l *Load) Addr() netip.AddrPort { return l.addr }
 
-// Model returns the model of the last waiting request, for probes; "" if unknown.
+// Model returns the model of a request that waited at the server; "" if unknown.
 func (l *Load) Model() string {
 	l.motion.mu.Lock()
 	defer l.motion.mu.Unlock()
@@ -376,8 +376,8 @@ func (l *Load) Answers(sent, now time.Time) {
 	m.proven = sinceStart(sent)
 }
 
-// Probed records a probe that got no token. denied means that the server denies all probes. After
-// such a denial, requests of users are sent as trials, one at a time, at growing intervals.
+// Probed records a probe that got no token. denied means that the server denies every probe. User
+// requests then serve as trials, one at a time, at growing intervals.
 func (l *Load) Probed(outcome string, denied bool, now time.Time) {
 	m := &l.motion
 	m.mu.Lock()
@@ -429,7 +429,7 @@ func (r *Registry) Waiting() <-chan struct{} { return r.waits }
 func (r *Registry) Silent(now time.Time) (silent []*Load, more bool) {
 	r.watching.Lock()
 	list := r.watched
-	r.watched = nil // watch may add servers to the new list during the loop
+	r.watched = nil // watch may add servers concurrently
 	r.watching.Unlock()
 	at, kept := sinceStart(now), list[:0]
 	for _, l := range list {
@@ -447,8 +447,8 @@ func (r *Registry) Silent(now time.Time) (silent []*Load, more bool) {
 	return silent, len(r.watched) > 0
 }
 
-// stays reports whether the server must stay watched: requests wait, or the server is silent. in
-// means that a pool has the server. A server outside all pools is never silent.
+// stays reports whether the server stays in Registry.watched. in means that a pool has the server;
+// otherwise the server is no longer silent.
 func (l *Load) stays(in bool) bool {
 	m := &l.motion
 	m.mu.Lock()

@@ -9,8 +9,8 @@ import (
 
 const maxWaiting = 1024
 
-// Slots lets the picks of a pool wait until a server has room for another request. The access log
-// reports the end of a request late, so a server that looks full may have room.
+// Slots lets picks of a pool wait until a server may take one more request. The end of a request is
+// reported late, so a server that looks full may have room.
 type Slots struct {
 	mu      sync.Mutex
 	waiting []chan struct{} // the pick that waits longest comes first
@@ -30,7 +30,7 @@ func (s *Slots) Wait(ctx context.Context, timeout time.Duration, try func() bool
 	defer s.leave(freed)
 	over := time.NewTimer(timeout)
 	defer over.Stop()
-	if try() { // a slot that became free before this pick joined the waiting list sends no notification
+	if try() { // a slot that became free before this pick waited causes no notification
 		return true
 	}
 	for {

@@ -8,12 +8,12 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// Unread is a prompt that was sent to servers and has no response yet.
+// Unread is a prompt that was sent to a server, but that the server may not have read yet.
 type Unread struct {
 	Pool   objectid.Target
 	Stream bool
-	// To holds the pick's first endpoint, and the server that reads the prompt for this endpoint if
-	// it is another one; each may be zero.
+	// To has the pick's first endpoint, and the server that reads the prompt for this endpoint.
+	// Each may be zero.
 	To     [2]UnreadAt
 	blocks int
 	chain  [prefix.MaxBlocks]uint64

@@ -39,7 +39,7 @@ type Peer struct {
 	breaker *gobreaker.CircuitBreaker[*Response]
 }
 
-// NewPeer returns a Peer. An invalid URL is an error.
+// NewPeer returns a Peer, or an error if cfg.URL is invalid.
 func NewPeer(cfg PeerConfig) (*Peer, error) {
 	at, err := url.Parse(cfg.URL)
 	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" || at.User != nil ||

@@ -116,7 +116,7 @@ func (h *Holders) Lacking(ctx context.Context, model string, now time.Time) *Lac
 	return h.Known(model)
 }
 
-// Known returns what Lacking returns, but never waits for a reading.
+// Known returns the same as Lacking, but never waits for a reading of the lists.
 func (h *Holders) Known(model string) *Lacking {
 	v := h.view.Load()
 	if v == nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Chain represents a prompt by hashes. Element i is the hash of the prompt's seed and of all blocks
-// up to and including block i. The text after the last full block has no element.
+// Chain is a prompt as a list of hashes. Element i is the hash of the prompt's seed and of all
+// blocks up to block i. The text after the last full block has no element.
 type Chain []uint64
 
 const (
@@ -24,9 +24,8 @@ const (
 	maxPieces   = MaxTokens / pieceTokens
 )
 
-// spans lists the sizes of a chain's blocks, in pieces of pieceTokens, and how many blocks have
-// each size. The first blocks are small, because most prompts are short. Later blocks are larger,
-// so that chains stay short.
+// spans lists the sizes of a chain's blocks, in pieces. The first blocks are small, because most
+// prompts are short. Later blocks are larger, so that chains stay short.
 var spans = [...]struct{ blocks, pieces int }{{128, 1}, {128, 2}, {128, 4}, {128, 9}}
 
 // End returns the number of tokens up to the end of block i, or 0 if i is negative. i must be below
@@ -59,7 +58,7 @@ func (b *Builder) Reset() { b.size, b.hash, b.pieces, b.filled = 0, 0, 0, 0 }
 // Size returns the bytes written, including text beyond MaxTokens.
 func (b *Builder) Size() int { return b.size }
 
-// Empty reports whether nothing was written to b or mixed into b.
+// Empty reports whether nothing was written or mixed into b.
 func (b *Builder) Empty() bool { return b.size == 0 && b.hash == 0 }
 
 // Write adds text, or encoded token IDs of four bytes each.
@@ -109,8 +108,8 @@ func (b *Builder) piece(p []byte) {
 
 func (b *Builder) sum() uint64 { return mix(b.hash, xxhash.Sum64(b.rest[:b.filled])) }
 
-// Join returns a prompt's chain, stored in memory. front holds the tools and instructions, which
-// the prompt has before rest, although a request's body may have them after rest. seed
+// Join makes a prompt's chain in the caller's memory. front (tools, instructions) precedes rest in
+// the prompt. They have a Builder each, because front may follow rest in a request's body. seed
 // distinguishes models, adapters and cache salts.
 func Join(memory *[MaxBlocks]uint64, seed uint64, front, rest *Builder) Chain {
 	restSeed := mix(front.sum(), seed)
@@ -119,7 +118,7 @@ func Join(memory *[MaxBlocks]uint64, seed uint64, front, rest *Builder) Chain {
 		pieces += blockPieces(i)
 		switch {
 		case pieces <= front.pieces:
-			memory[i] = max(mix(front.hashes[pieces-1], seed), 1) // 0 marks free slots in the tables
+			memory[i] = max(mix(front.hashes[pieces-1], seed), 1) // never 0, which marks free slots in the tables
 		case pieces <= front.pieces+rest.pieces:
 			memory[i] = max(mix(rest.hashes[pieces-front.pieces-1], restSeed), 1)
 		default:
@@ -129,8 +128,8 @@ func Join(memory *[MaxBlocks]uint64, seed uint64, front, rest *Builder) Chain {
 	return memory[:]
 }
 
-// PromptHash returns the hash of a whole prompt. The hash covers the text up to MaxTokens, and only
-// the length of further text.
+// PromptHash returns the hash of a whole prompt. Only the length of the text beyond MaxTokens
+// counts.
 func PromptHash(seed uint64, front, rest *Builder) uint64 {
 	return mix(mix(mix(seed, front.sum()), rest.sum()), uint64(front.size+rest.size))
 }

@@ -1,12 +1,10 @@
-// Package prefix estimates which prefixes of prompts each model server has in its KV cache. The
-// estimate comes from picks and, if servers send them, from reports. Package request builds the
-// chains, picker owns the Index, and schedule queries it.
+// Package prefix estimates from picks which prefixes of prompts each model server has in its KV
+// cache. Package request builds the chains, picker owns the Index, and schedule queries it.
 //
 // A prompt is a Chain of hashes. Each hash covers the prompt up to the end of one block. A Server
 // is an LRU list of a model server's blocks, as large as the server's cache. The table of holders
-// maps a block to its servers. Match reads only the table. It looks up tens of blocks of a prompt,
-// each for all servers at once. former.go records which server was the last to hold a block that no
-// server holds any more.
+// maps a block to its servers. Match reads only this table, and looks up tens of blocks for all
+// servers. For a block that no server has any more, former.go has the last server.
 //
 // Invariants:
 //   - A server that has a block also has all earlier blocks of the chain: the last block of a chain

@@ -5,10 +5,10 @@ import (
 	"sync/atomic"
 )
 
-// former maps a block that no server holds to the server that evicted the last copy. The hash of a
-// block's key determines its only slot in the table, so a later block may replace an earlier one.
-// The hash has no random seed, so that simulations give the same results in all processes. An entry
-// consists of the upper bits of the hash, and the server's ID plus 1.
+// former maps a block that no server has any more to the server that evicted it last. Each block
+// has one place in the table, so a later block replaces an earlier block there. The place depends
+// only on the block, so that simulations have the same result in all processes. An entry has the
+// upper bits of the block's hash, and the server's ID plus 1.
 type former struct {
 	table atomic.Pointer[[]atomic.Uint64]
 }
@@ -17,13 +17,13 @@ const (
 	minFormer = 1 << 10
 	maxFormer = 1 << 20
 	// formerIDs bounds the server IDs in entries. In an entry, the ID replaces the low bits of the
-	// block's hash. The entry does not need these bits: a table of at most maxFormer slots uses
-	// them as the index.
+	// block's hash. The index of the entry has these bits already, because a table has at most
+	// maxFormer places.
 	formerIDs = 1 << 20
 )
 
-// add records that server id evicted the last copy of a block. held is the number of blocks that
-// all servers hold. If held exceeds the table's size, a larger, empty table replaces the table.
+// add records that server id evicted a block that no other server has. held is the number of blocks
+// of all servers. If held exceeds the table's size, a larger, empty table replaces the table.
 func (f *former) add(key uint64, id uint32, held int64) {
 	if id+1 >= formerIDs {
 		return
@@ -53,9 +53,9 @@ func (f *former) home(key uint64) (id uint32, ok bool) {
 	return uint32(entry&(formerIDs-1)) - 1, true
 }
 
-// Former finds the server that last held the first block of a prompt that no server holds now.
-// tokens is the length of the longest prefix that a server holds now. Former returns the server's
-// index in servers, and the number of the prompt's tokens up to which it was the last holder.
+// Former finds the server that last had the blocks after tokens, the longest prefix that any server
+// has cached now. It returns the server's index in servers, and the number of the prompt's first
+// tokens that the server had cached.
 func (x *Index) Former(c Chain, tokens int, servers []*Server) (server, until int, ok bool) {
 	first := blocksIn(tokens)
 	if first >= len(c) {
@@ -86,8 +86,8 @@ func (x *Index) formerEnd(c Chain, first int, id uint32) int {
 	return low
 }
 
-// near returns the server that last held a block. If another block has replaced the block's entry,
-// near tries the next two blocks.
+// near returns the last server of a block. If another block has replaced the block's entry, near
+// uses the next two blocks.
 func (f *former) near(c Chain, block int) (id uint32, ok bool) {
 	for i := block; i < min(block+3, len(c)) && !ok; i++ {
 		id, ok = f.home(c[i])

@@ -7,37 +7,37 @@ import (
 	"sync/atomic"
 )
 
-// holders maps each block to the servers that hold it. It has so many shards that copying one
-// shard's table takes a fraction of a millisecond.
+// holders maps each block to the set of servers that have it. The shards are so small that a copy
+// of a shard's table takes a fraction of a millisecond.
 type holders struct{ shards [256]shard }
 
 type shard struct {
 	mu sync.Mutex
-	// version is odd while entries move. A reader that finds version changed after its look-up
-	// repeats the look-up.
+	// version is odd while entries move. A reader starts again if version has changed during the
+	// read.
 	version atomic.Uint32
 	table   atomic.Pointer[table]
 }
 
 type table struct {
 	slots []slot
-	// arrays holds the sets of servers that do not fit into a slot, because they have several
-	// groups. Each of these sets is an array of groups, whose size is a power of two.
+	// arrays has the sets of servers that do not fit into a slot. Each set is an array of groups;
+	// the array's size is a power of two.
 	arrays []atomic.Uint64
 
 	entries int
-	used    int         // arrays[used:] are unused
-	free    [32]freeSet // lists of unused arrays, one for each binary logarithm of the size
+	used    int         // arrays[used:] was never used
+	free    [32]freeSet // lists of free arrays, by the binary logarithm of their size
 }
 
-// freeSet is the offset of an unused array plus 1, or 0 at the end of the list. The unused array's
-// first element is the next freeSet.
+// freeSet is a linked list of free arrays: the offset of the first array plus 1, or 0 at the end. A
+// free array contains the next freeSet.
 type freeSet uint64
 
 type slot struct{ key, set atomic.Uint64 }
 
-// group is a set of servers: a number in its upper half, and 32 bits for the servers with IDs from
-// 32 x number on. A pool's servers are added together, so their IDs fall into few groups.
+// group is a set of servers with IDs from 32 x number to 32 x number + 31: the number in 31 bits,
+// and 32 bits for the servers. A pool's servers are added together, so they need few groups.
 type group uint64
 
 func groupOf(id uint32) group             { return group(id/32)<<32 | 1<<(id%32) }
@@ -46,7 +46,7 @@ func (g group) members() uint32           { return uint32(g) }
 func (g group) same(other group) bool     { return g>>32 == other>>32 }
 func (g group) without(other group) group { return g &^ (other & (1<<32 - 1)) }
 
-// isArray marks a set that refers to an array, by size and offset, and is not a group.
+// isArray marks a set that is a reference to an array: it has the array's size and offset.
 const isArray = 1 << 63
 
 func arrayRef(log uint, offset int) uint64      { return isArray | uint64(log)<<32 | uint64(offset) }
@@ -54,22 +54,23 @@ func arrayAt(set uint64) (log uint, offset int) { return uint(set>>32) & 31, int
 
 const (
 	minSlots = 16
-	maxReads = 8 // after maxReads inconsistent reads, a reader assumes that no server holds the block
+	maxReads = 8 // after this number of reads, a reader assumes that the table lacks the block
 )
 
-// secret is random in each process. Clients write prompts and so determine keys. If they knew
-// secret, they could place all blocks in one run of slots, and each look-up would read the whole
-// run.
+// secret makes the places of keys unpredictable. Clients determine keys by their prompts. If they
+// could compute places, they could put all blocks into one run of slots, which every look-up would
+// read.
 var secret = [2]uint64{rand.Uint64(), rand.Uint64()}
 
-// home returns the hash that determines a block's shard and slot. It mixes twice: with one
-// multiplication, some secrets let an arithmetic progression of keys form one run over most slots.
+// home returns a block's preferred place, before it is reduced to a table's size. It multiplies
+// twice: with one multiplication and some secrets, an arithmetic progression of keys would fill one
+// run over most slots.
 func home(key uint64) uint64 { return mix(mix(key^secret[0], secret[1]), secret[0]) }
 
 func (h *holders) shard(key uint64) *shard { return &h.shards[home(key)>>56] }
 
-// intersect sets `out` to the servers of the set `in` that hold the block, and reports whether
-// there are any. Bit k of word i of a set stands for the server with ID 32 x (first + i) + k.
+// intersect writes to out the servers of the set in that have the block, and reports whether there
+// are any. Bit k of word i of a set stands for the server with ID 32 x (first + i) + k.
 func (h *holders) intersect(key uint64, first uint32, in, out []uint32) (found bool) {
 	s := h.shard(key)
 	for range maxReads {
@@ -306,8 +307,8 @@ func (t *table) leave(set uint64, g group) (left uint64, changed bool) {
 	return set, true
 }
 
-// delete removes the entry in slot `at`. It moves later entries of the same run, so that look-ups
-// still find them.
+// delete removes an entry, and moves later entries of the same run so that look-ups still find
+// them.
 func (t *table) delete(at int) {
 	mask := len(t.slots) - 1
 	for next := at; ; {
@@ -328,9 +329,8 @@ func (t *table) delete(at int) {
 	t.entries--
 }
 
-// rebuild replaces the table old, which may be nil, by a table with the given number of slots.
-// array is the number of groups for which arrays gets further room. Readers use the old table until
-// they load the pointer again.
+// rebuild returns a copy of a table with this number of slots, and with room for an array of
+// further groups. Readers use the old table until they read the pointer again.
 func (s *shard) rebuild(old *table, slots, array int) *table {
 	next := &table{slots: make([]slot, slots)}
 	if old != nil {

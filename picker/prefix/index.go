@@ -20,7 +20,7 @@ type Config struct {
 	Seed uint64
 }
 
-// Index tracks the KV caches of model servers. All pools with an address share one Server.
+// Index tracks the KV caches of model servers. An address is one server, in all pools.
 type Index struct {
 	blocks    int
 	seed      uint64
@@ -28,13 +28,13 @@ type Index struct {
 	former    former
 	count     atomic.Int64
 	held      atomic.Int64
-	reported  atomic.Int64 // blocks of all servers, from reports
-	reporting atomic.Int64 // number of servers that send reports (Knowledge other than Guessed)
+	reported  atomic.Int64 // number of reported blocks of all servers
+	reporting atomic.Int64 // number of servers whose Knowledge is not Guessed
 
 	mu      sync.Mutex
 	servers map[netip.AddrPort]*Server
-	ids     []*Server     // nil for a free ID
-	cleared []*Server     // released servers whose blocks Run must remove
+	ids     []*Server     // by ID; nil for a free ID
+	cleared []*Server     // released; Run removes their blocks
 	changed chan struct{} // signals cleared and pending
 
 	pending      map[netip.AddrPort][]byte
@@ -65,7 +65,7 @@ func (x *Index) Server(key netip.AddrPort) *Server {
 		x.notify()
 	}
 	x.count.Store(int64(len(x.servers)))
-	if x.held.Load() > int64(x.share()) { // if all servers together hold less, no server can exceed its new share
+	if x.held.Load() > int64(x.share()) { // otherwise no server can exceed its new share
 		for _, other := range x.ids {
 			if other != nil {
 				other.compact()
@@ -87,8 +87,7 @@ func (x *Index) freeID() uint32 {
 	return uint32(len(x.ids) - 1)
 }
 
-// Release ends one use of a server. After the last use, Run removes the server's blocks, and Add
-// has no effect any more.
+// Release ends one use of a server. After the last Release, Add has no effect on the server.
 func (x *Index) Release(s *Server) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -108,8 +107,8 @@ func (x *Index) notify() {
 	}
 }
 
-// Run removes the blocks of released servers and restores snapshots, until ctx ends. It runs in the
-// background, because a server with many blocks takes milliseconds.
+// Run removes the blocks of released servers, and restores snapshots, until ctx ends. Each takes
+// milliseconds for a server with a full cache, too long for a pick.
 func (x *Index) Run(ctx context.Context) error {
 	late := time.NewTimer(pendingFor)
 	defer late.Stop()
@@ -149,16 +148,15 @@ func (x *Index) sweep() {
 	x.cleared = append([]*Server(nil), x.cleared[len(cleared):]...)
 }
 
-// Add records that a prompt was sent to a server or is about to be sent, so that its blocks count
-// as cached there.
+// Add records that a prompt was sent to a server, or will be sent at once.
 func (x *Index) Add(s *Server, c Chain) {
 	if len(c) > 0 {
 		s.add(c)
 	}
 }
 
-// Forget reverts an Add for a prompt that the server has not read. Blocks that Add evicted stay
-// evicted.
+// Forget reverts an Add for a prompt that the server did not read. Blocks that the Add evicted do
+// not return.
 func (x *Index) Forget(s *Server, c Chain) {
 	if len(c) > 0 {
 		s.forget(c)

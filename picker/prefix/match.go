@@ -6,7 +6,7 @@ import (
 )
 
 // Match sets cached[i] to the number of the prompt's first tokens that servers[i] has cached. No
-// element of servers is nil, and cached must be as long as servers.
+// element of servers is nil. Both slices have the same length.
 func (x *Index) Match(c Chain, servers []*Server, cached []int32) {
 	clear(cached)
 	if len(c) == 0 || len(servers) == 0 {
@@ -58,9 +58,10 @@ func (m *match) begin(h *holders, c Chain, servers []*Server) {
 	}
 }
 
-// search finds how many tokens of the prompt each server in sets[set] has cached. All these servers
-// hold block low and lack block high. search splits the set where servers differ. It reads only the
-// words [from, to) of the set: servers that were added together often hold the same blocks.
+// search finds the number of cached tokens of each server in sets[set], by a binary search for all
+// servers at once. All these servers have block low and lack block high. search reads only the
+// words [from, to) of a set, because servers that were added together often have cached the same
+// part.
 func (m *match) search(low, high, set, from, to int) {
 	for from < to && m.sets[set][from] == 0 {
 		from++

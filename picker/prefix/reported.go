@@ -13,11 +13,11 @@ import (
 type Knowledge int32
 
 const (
-	// Guessed means that the server sends no reports: the prompts that picks sent to it count as
-	// cached.
+	// Guessed means that the server sends no reports. The prompts that picks sent to the server
+	// count as cached.
 	Guessed Knowledge = iota
-	// Partly means that the server's reports may be incomplete. Of the tokens that are cached by
-	// the reports and by the picks, the larger number counts.
+	// Partly means that reports may be incomplete. The larger of two numbers of cached tokens
+	// counts: by reports, and by picks.
 	Partly
 	// Reported means that only reported blocks and recent picks count as cached.
 	Reported
@@ -44,7 +44,7 @@ type reported struct {
 
 type hold struct {
 	reports int32
-	until   int64 // Unix time in nanoseconds until which the block counts because of a pick; 0 without a recent pick
+	until   int64 // in nanoseconds since 1970; 0 if the block is not in picks
 }
 
 type picked struct {
@@ -74,16 +74,15 @@ func (s *Server) SetKnowledge(k Knowledge) {
 	}
 }
 
-// Hold records that s reports a block. It returns false, and records nothing, if s has its maximum
-// number of blocks or was released. After true, the caller must call Drop when s no longer has the
-// block.
+// Hold records that s reports a block as cached. If s has its maximum of blocks, Hold returns false
+// and records nothing. After true, the caller calls Drop once s no longer has the block.
 func (s *Server) Hold(key uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.hold(key, 1, 0)
 }
 
-// Drop reverts one successful Hold of a block.
+// Drop reverts one Hold of a block.
 func (s *Server) Drop(key uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,8 +94,8 @@ func (s *Server) Drop(key uint64) {
 	s.setHold(key, h)
 }
 
-// NoteAdapter records that s reports blocks of a LoRA adapter. After that, requests for this
-// adapter match only blocks reported for the adapter.
+// NoteAdapter records that s reports blocks of an adapter. Requests for this adapter then match
+// only the adapter's blocks, not the base model's.
 func (s *Server) NoteAdapter(adapter uint64) {
 	if adapter == 0 || s.hasAdapter(adapter) {
 		return
@@ -179,8 +178,8 @@ func (s *Server) setHold(key uint64, h hold) {
 	s.index.holders.remove(key, s.id)
 }
 
-// Expect makes a prompt that was just sent to s count as cached for pickedFor, until s can have
-// reported it. Expect has no effect if s sends no reports.
+// Expect makes a prompt that was just sent to a server count as cached for pickedFor, until reports
+// arrive. It has no effect on a server that sends no reports.
 func (x *Index) Expect(s *Server, e *Exact, model string, now time.Time) {
 	if len(e.Ends) == 0 || s.Knowledge() == Guessed {
 		return
@@ -209,7 +208,7 @@ func (s *Server) Picks() int {
 	return len(s.reported.picks)
 }
 
-// Expire removes the blocks that count because of picks older than pickedFor.
+// Expire ends the effect of Expect for prompts that were sent more than pickedFor ago.
 func (s *Server) Expire(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,8 +246,8 @@ type reportMatch struct {
 	cached []int32
 }
 
-// MatchReports corrects cached, the result of Match, for the servers that send reports. model is
-// the request's model, which may be the name of a LoRA adapter.
+// MatchReports corrects the result of Match for servers that send reports. model may be an
+// adapter's name.
 func (x *Index) MatchReports(e *Exact, model string, servers []*Server, cached []int32) {
 	if len(e.Ends) == 0 || x.reporting.Load() == 0 {
 		return

@@ -5,17 +5,16 @@ import (
 	"sync/atomic"
 )
 
-// A prompt that is read into a full cache evicts the least recently used blocks. Later requests may
-// have to read these blocks again. This file estimates how many tokens are read again for each
-// token read into the cache. Age is measured in tokens used since a block's last use. Let T be the
-// age of the block that is evicted next, M the share of uses that miss the cache, and A the share
-// of uses of blocks aged about T (3T/4 to T), per token of age. With one more token in the cache, T
-// grows by 1/M. So a token that is read, and then stays unused until its eviction, costs T x A/M
-// tokens (Che's approximation of LRU).
+// A prompt that is read into a full cache evicts the least recently used blocks, which the server
+// may have to read again for later requests. Let T be the age of the block to evict next. A block's
+// age is the number of tokens used since its last use. Let M be the share of uses that miss the
+// cache. Let A be the density of uses by age at about T, from the uses of blocks aged 3T/4 to T.
+// One more token in the cache increases T by 1/M. So a token that is read, and then stays unused
+// for T, costs T x A/M tokens (Che's approximation of LRU).
 
 // reuse estimates how many tokens evictions cost. Server.mu guards all fields except evicted.
 type reuse struct {
-	clock  uint32   // number of pieces used so far; wraps
+	clock  uint32   // number of used pieces so far; wraps
 	stamps []uint32 // clock at the last use of each node
 	// read counts the pieces read into the cache, and old the used pieces of age 3T/4 to T. Both
 	// counts decay, so that they cover about the last T.
@@ -23,7 +22,7 @@ type reuse struct {
 	evicted   atomic.Uint64 // result of Evicts; bits of a float64
 }
 
-// maxEvicted bounds the result of Evicts, because an estimate from few misses may be far too high.
+// maxEvicted bounds the result of Evicts, because after few misses the estimate is uncertain.
 const maxEvicted = 8
 
 // Evicts returns how many tokens the server must later read again for each token read into its

@@ -9,7 +9,7 @@ import (
 // DefaultCapacity is the assumed size of a cache whose size the server does not report, in tokens.
 const DefaultCapacity = 2_000_000
 
-// Server holds the blocks that one model server is assumed to have cached, as an LRU list.
+// Server is the LRU list of the blocks that one model server has cached.
 type Server struct {
 	index *Index
 	key   netip.AddrPort
@@ -28,8 +28,8 @@ type Server struct {
 	// previous node is the block to evict next.
 	nodes  []node
 	pieces []uint8 // size of each node's block, in pieces of 64 tokens
-	// uses counts, for each node, the picks that sent its block to the server and were not reverted
-	// by Forget. The count stops at alwaysUsed.
+	// uses counts, for each node, the prompts with its block that were sent and not forgotten
+	// (Forget), up to alwaysUsed.
 	uses   []uint8
 	free   uint32 // first free node; next links to the next one; 0 if all nodes are in use
 	blocks int
@@ -59,16 +59,15 @@ func (s *Server) Blocks() int {
 	return s.capacity / pieceTokens
 }
 
-// alwaysUsed is a count in Server.uses. Forget does not change this count and does not remove the
-// block.
+// If the count of a block is alwaysUsed, Forget never removes the block.
 const alwaysUsed = math.MaxUint8
 
-// longBytesPerToken is the length of a token in bytes, in text with long tokens.
+// longBytesPerToken is the mean length of a token, in bytes, in text whose tokens are long.
 const longBytesPerToken = 5
 
-// Fits reports whether a server's cache can hold a prompt. A server denies a prompt that does not
-// fit. tokens is the prompt's length if each token has BytesPerToken bytes; Fits assumes the longer
-// tokens of longBytesPerToken bytes.
+// Fits reports whether a server's cache can hold a prompt, on the assumption that the prompt's
+// tokens are long. tokens is the prompt's length at BytesPerToken. A server rejects prompts that do
+// not fit.
 func (s *Server) Fits(tokens int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,8 +106,8 @@ func (s *Server) add(c Chain) {
 		at = n
 	}
 	for i := known; i < len(c); i++ {
-		// The server has this block but lacked the block before it. Forget removed the earlier
-		// block for a pick that this process did not add, such as a peer's pick.
+		// The server has this block, but lacks an earlier one: Forget removed it for a prompt that
+		// was never added here, such as a peer's.
 		if n := s.find(c[i]); n != 0 {
 			s.touch(&v, n)
 			s.useBehind(n, at)
@@ -124,8 +123,8 @@ func (s *Server) add(c Chain) {
 }
 
 // forget reverts one add of a chain. The counts of a block's successors add up to at most its own
-// count, so the remaining blocks are closed under prefixes. If the chain's last block is evicted,
-// forget has no effect, because the counts may no longer include the add.
+// count, so forget never removes a block before its successors. If the chain's last block was
+// evicted, forget has no effect, because the counts may no longer include the add.
 func (s *Server) forget(c Chain) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// A snapshot lists a server's blocks, the most recently used first. A block has 8 bytes of hash,
-// and one byte of size. Because of this order, the beginning of a snapshot has, for each of its
-// blocks, also the earlier blocks of the chain.
+// A snapshot is an encoded list of a server's blocks, the most recently used first. A block has 8
+// bytes of hash, and one byte of size. A block follows all earlier blocks of its chain, so a reader
+// may stop after any block.
 const (
 	snapshotBlock = 9
 	// A snapshot waits for at most pendingFor if its server is not in the Index yet. maxPending
@@ -20,9 +20,8 @@ const (
 
 var errSnapshot = errors.New("not a snapshot of a server's prefixes")
 
-// Snapshot calls the function each for every server that has blocks. All snapshots together take at
-// most limit bytes. If the limit is too low for all blocks, each server gets an equal share of the
-// limit.
+// Snapshot calls each for every server that has blocks. All snapshots together take at most limit
+// bytes. If limit is too low for all blocks, each server gets an equal share.
 func (x *Index) Snapshot(limit int, each func(key netip.AddrPort, snapshot []byte)) {
 	x.mu.Lock()
 	servers := make([]*Server, 0, len(x.servers))
@@ -55,8 +54,8 @@ func (s *Server) snapshot(n int) []byte {
 	return out
 }
 
-// Restore makes Run add another process's snapshot to the server with an address. If the Index has
-// no such server yet, the snapshot waits up to pendingFor for it.
+// Restore makes Run add a snapshot from another process to a server. If the server is not in the
+// Index, the snapshot waits for up to a minute.
 func (x *Index) Restore(key netip.AddrPort, snapshot []byte) error {
 	if len(snapshot)%snapshotBlock != 0 {
 		return errSnapshot
@@ -114,8 +113,8 @@ func (x *Index) dropPending() {
 	x.pendingBytes = 0
 }
 
-// restore appends the blocks of a snapshot that the server lacks, and evicts no block. Forget never
-// removes the snapshot's blocks, because the number of the other process's picks is unknown.
+// restore appends the blocks that the server lacks, as long as there is room. Forget never removes
+// these blocks, because the other process's picks are unknown.
 func (s *Server) restore(snapshot []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,8 +2,8 @@ package prefix
 
 import "slices"
 
-// Place is a position in a prompt of token IDs: the hash and the number of the tokens before it. A
-// Place may follow any token, not only the end of a block.
+// Place is a position in a prompt of token IDs: the number of tokens before the position, and their
+// hash.
 type Place struct {
 	hash   uint64
 	tokens uint32
@@ -66,15 +66,15 @@ func (t *Tokens) Len() int { return t.place.Tokens() }
 // Exact returns the prompt. The result shares t's memory, and is valid until Reset.
 func (t *Tokens) Exact() Exact { return Exact{Ends: t.hashes[:t.blocks:t.blocks], Tokens: t.Len()} }
 
-// Exact is a prompt with known token IDs. Ends holds the hashes at the ends of a Chain's blocks.
-// They contain no seed, because the seed depends on the adapter and on Salt.
+// Exact is a prompt with known token IDs. Ends has the hashes at the ends of a Chain's blocks. They
+// have no seed, because the seed depends on whether a server reports an adapter.
 type Exact struct {
 	Ends   []uint64
 	Tokens int // 0 if unknown
 	Salt   uint64
 }
 
-// Clone returns a copy of e that shares no memory with a Tokens.
+// Clone returns a copy that shares no memory with a Tokens.
 func (e Exact) Clone() Exact {
 	e.Ends = slices.Clone(e.Ends)
 	return e

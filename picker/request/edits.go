@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// Member is a top-level member that a pick removes or sets.
+// Member is a top-level member of a body that a pick may remove or set.
 type Member uint8
 
 const (
@@ -32,8 +32,8 @@ type topMember struct {
 	comma   int // offset of the comma before the member; 0 for the first
 	key     int
 	end     int
-	next    int  // offset after the following comma; the value of end if no comma follows
-	passed  bool // a part of the member was already sent, so the member stays
+	next    int  // offset after the comma that follows the member; equal to end if no comma follows
+	passed  bool // a part of the member was already sent, so the member cannot be removed
 }
 
 type topMembers struct {
@@ -78,23 +78,25 @@ func (s *Scanner) happened(e topEvent) {
 	}
 }
 
-// FindMembers enables RemoveRoute and Edited. Call it before the first Write.
+// FindMembers enables RemoveRoute and Edit.TokenIDs. The caller calls it before the first Write.
 func (s *Scanner) FindMembers() { s.top.on = true }
 
-// Route returns the body's last member "route", and whether it is a boolean. Other values are
-// ignored and removed: other gateways use the member for something else.
+// Route returns the value of the body's last member "route"; given is false if it is not a boolean.
+// Other gateways use the member with other types; Route ignores such values, and RemoveRoute
+// removes them, too.
 func (s *Scanner) Route() (route, given bool) {
 	return s.route == 't', s.route == 't' || s.route == 'f'
 }
 
-// RemoveRoute makes Splices remove the members "route". It returns false if there are too many.
+// RemoveRoute makes Splices remove all members "route". It returns false if the body has too many.
 func (s *Scanner) RemoveRoute() bool {
 	s.removed = append(s.removed, MemberRoute)
 	return !s.top.tooMany
 }
 
-// Members before the first remaining member are removed with the comma after them, and all later
-// members with the comma before them.
+// removals returns splices that remove the named members, and the number of remaining members. A
+// member is removed with the comma after it if no remaining member precedes it, and otherwise with
+// the comma before it.
 func (t *topMembers) removals(names []Member) (out []Splice, remain int) {
 	for i := range t.list {
 		m := &t.list[i]
@@ -133,7 +135,7 @@ func (s *Scanner) unfinished(ended bool) (from int, some bool) {
 	switch {
 	case t.routes(n) < m.ordinal:
 		return m.comma, true
-	case m.key == 0: // the previous member took the comma before this one
+	case m.key == 0: // the removal of the previous member includes the comma before this one
 		return m.comma + 1, true
 	}
 	return m.key, true
@@ -156,16 +158,17 @@ func (t *topMembers) pass() {
 	t.list = t.list[:len(t.list)-1]
 }
 
-// Edit has the members that a pick's answer adds to a body.
+// Edit has the members that a pick adds to a body.
 type Edit struct {
-	// TokenData is a JSON array of token IDs for nvext.token_data. It is added if the body has no
-	// nvext, or has an nvext that is an object without token_data.
+	// TokenData is a JSON array of token IDs for nvext.token_data; empty for none. Edited adds it
+	// if the body has no nvext, or an nvext object without token_data.
 	TokenData []byte
-	// TokenIDs replaces the member "token_ids". It needs FindMembers.
+	// TokenIDs is a JSON array that replaces the member "token_ids"; empty for none. It needs
+	// FindMembers.
 	TokenIDs []byte
 }
 
-// Edited returns Splices plus the splices for e. The whole body must have been written.
+// Edited returns the splices of Splices and of e, sorted. The caller has written the whole body.
 func (s *Scanner) Edited(body mem.BufferSlice, e Edit) []Splice {
 	if s.nvext.body == 0 || s.top.tooMany {
 		return s.Splices()

@@ -1,7 +1,7 @@
 package request
 
-// Python (json.loads) detects a body's encoding by its first bytes: UTF-8 (a byte order mark is
-// allowed), UTF-16 or UTF-32. Scanner reads only UTF-8.
+// Model servers decode bodies with Python's json.loads, which detects the encoding by the first
+// bytes: UTF-8 (perhaps with a byte order mark), UTF-16 or UTF-32. Scanner reads only UTF-8.
 
 const mark = "\xef\xbb\xbf" // byte order mark in UTF-8
 
@@ -16,11 +16,12 @@ func (l *lead) write(chunk []byte) {
 	}
 }
 
-// NotUTF8 reports whether a body is JSON in UTF-16 or UTF-32, in which Scanner finds no members.
+// NotUTF8 reports whether a body is JSON in UTF-16 or UTF-32. Scanner finds no members in such a
+// body.
 func (s *Scanner) NotUTF8() bool { return s.lead.notUTF8() }
 
 func (l *lead) notUTF8() bool {
-	b := l.bytes // zero beyond a short body; a body of one byte is no object
+	b := l.bytes // zero beyond the end of a short body
 	switch {
 	case l.n < 2:
 		return false

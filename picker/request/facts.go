@@ -16,28 +16,30 @@ type Facts struct {
 	Target *Target
 	// Stream means that the last top-level "stream" is true.
 	Stream bool
-	// MaxTokens is the last of max_tokens, max_completion_tokens and max_output_tokens, or 0.
+	// MaxTokens is the last of max_tokens, max_completion_tokens and max_output_tokens; 0 if
+	// absent.
 	MaxTokens int
 	Size      int
-	// Tokens is the length of the prompt: a quarter of its bytes in JSON, or the number of given
-	// token IDs; 0 if unknown. Images do not count.
+	// Tokens is the estimated length of the prompt, in tokens: a quarter of its bytes in JSON, or
+	// the number of its token IDs; 0 if unknown. Images do not count.
 	Tokens int
-	// Spread is the hash of the body's key; 0 if not computed. See type Spread.
+	// Spread is the hash for the strategy "chwbl" (type Spread); 0 if not computed.
 	Spread uint64
-	// Previous is the response that a Responses API request continues, or zero.
+	// Previous is the response that a Responses API request continues; zero if none.
 	Previous ResponseID
-	// Unstored means that "store" is false.
+	// Unstored means that the top-level "store" is false.
 	Unstored bool
-	// Media means images, audio, video or files in the prompt.
+	// Media means that the prompt has images, audio, video or files.
 	Media bool
-	// Items are the distinct hashes of the first 32 media, valid until the Scanner's Release.
+	// Items are the distinct hashes of the first 32 images and other media, valid until the
+	// Scanner's Release.
 	Items []uint64
 	// Route and GivesRoute are the results of Scanner.Route.
 	Route, GivesRoute bool
-	// Chain is valid until the Scanner's Release.
+	// Chain is the prompt's chain, valid until the Scanner's Release.
 	Chain prefix.Chain
-	// Exact is the prompt if given as token IDs, valid until the Scanner's Release. Otherwise it
-	// only has the cache salt.
+	// Exact is the prompt, if the body has it as token IDs, valid until the Scanner's Release.
+	// Otherwise it has only the cache salt.
 	Exact  prefix.Exact
 	Prompt uint64
 }
@@ -45,7 +47,7 @@ type Facts struct {
 // Kind is a request's API.
 type Kind uint8
 
-// The prompt of OtherKind is unknown.
+// OtherKind is any other API. Scanner does not find the prompts of its requests.
 const (
 	OtherKind Kind = iota
 	ChatCompletions
@@ -53,14 +55,15 @@ const (
 	Responses
 	Embeddings
 	Rerank
-	Messages     // Anthropic
-	Generate     // vLLM: token IDs
+	Messages     // Anthropic's API
+	Generate     // vLLM's API for token IDs
 	GRPCGenerate // vLLM's gRPC API
 	GRPCEmbed
-	Rendered // response of vLLM's render endpoints
+	Rendered // a response (not a request) of vLLM's render endpoints
 )
 
-// A request's path ends in one of these, because one host may have several APIs.
+// A request has the kind of the path with which its own path ends: a prefix may precede it, because
+// one host may have several APIs.
 var paths = [...]struct {
 	path string
 	kind Kind

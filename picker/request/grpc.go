@@ -30,7 +30,7 @@ func (s *Scanner) readMessage() {
 	fields(p[:size], func(num protowire.Number, value []byte, number uint64) {
 		switch {
 		case num == fieldTokenized && value != nil:
-			s.rest.Reset() // in a oneof, the last member counts
+			s.rest.Reset() // in a oneof, the last field counts
 			s.ids.Reset()
 			s.readTokens(value)
 		case s.kind == GRPCEmbed:
@@ -69,8 +69,8 @@ func (s *Scanner) readTokens(p []byte) {
 	})
 }
 
-// fields calls f for each field before the first broken field. f's value is nil if the field is a
-// varint.
+// fields calls f for each field of a message, up to the first invalid one. value is nil if the
+// field is a varint; number is then its value.
 func fields(p []byte, f func(num protowire.Number, value []byte, number uint64)) {
 	for len(p) > 0 {
 		num, typ, n := protowire.ConsumeTag(p)

@@ -36,7 +36,7 @@ const (
 	asFront   // the bytes of any value, before the prompt
 	forFront  // like forContent, before the prompt
 	forStore
-	// forPrevious is a response's ID, whose text goes before the prompt.
+	// forPrevious is for a response's ID. Its text is hashed before the prompt.
 	forPrevious
 )
 
@@ -69,7 +69,7 @@ func (k Kind) use(in place, key []byte) use {
 			return forText
 		case "content":
 			return forContent
-		case "type", "cache_control": // clients move cache_control between messages
+		case "type", "cache_control": // clients move cache_control between messages, although the prompt is the same
 			return unused
 		case "image_url", "source", "image", "image_embeds", "input_audio", "audio_url", "video_url", "file",
 			"file_data":
@@ -127,7 +127,7 @@ func (k Kind) bodyUse(key []byte) use {
 		return forFront
 	case "tools", "functions", "chat_template", "chat_template_kwargs", "reasoning", "reasoning_effort":
 		return asFront
-	case "features": // describes images whose placeholders are among token_ids
+	case "features": // describes the images whose placeholders are in token_ids
 		return asSeed
 	case "sampling_params":
 		return forParams

@@ -2,8 +2,8 @@ package request
 
 import "google.golang.org/grpc/mem"
 
-// Dynamo's frontend reads the member nvext. A picker sets the workers and token IDs in it; the
-// client sets its other members.
+// The top-level member nvext is for Dynamo's frontend. A picker sets workers and token IDs in
+// nvext; the client sets the other members of nvext.
 
 func nvextUse(key []byte) use {
 	switch string(key) {
@@ -17,7 +17,7 @@ func nvextUse(key []byte) use {
 
 type nvext struct {
 	removed spans
-	tokens  bool // the field removed contains a token_data
+	tokens  bool // the field removed includes a token_data
 	seen    bool
 	members int  // offset of the first member of the last nvext object; 0 for none
 	body    int  // offset of the first member of the body; 0 if the body is not an object

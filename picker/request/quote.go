@@ -6,11 +6,12 @@ import (
 	"math/bits"
 )
 
-// closing returns the index of the first quote in p[i:] that is not escaped, or len(p). The result
-// escaped reports whether p ends inside an escape. p[i] must not be escaped. Each
-// search begins after the last escaped quote, so that many of them cost linear time.
+// closing returns the index of the first quote in p[i:] that is not escaped; len(p) if there is no
+// such quote. escaped reports whether p ends inside an escape. p[i] must not be escaped. After an
+// escaped quote, the search goes on behind it, so that the time is linear even with many escaped
+// quotes.
 func closing(p []byte, i int) (end int, escaped bool) {
-	for from := i; ; from = end + 1 { // backslashes count from the index from
+	for from := i; ; from = end + 1 { // only the backslashes from this index on count
 		end = nextQuote(p, from)
 		odd := backslashes(p[from:end])%2 == 1
 		if end == len(p) || !odd {
@@ -28,8 +29,9 @@ func backslashes(p []byte) (n int) {
 
 const nearby = 64 // bytes that nextQuote reads in words of 8
 
-// Quotes are often close together, and a call of bytes.IndexByte takes as long as the loop over
-// eight words.
+// nextQuote returns the index of the first quote in p[i:]; len(p) if no quote follows. It first
+// reads nearby bytes in a loop of its own, because quotes are often close together, and a call of
+// bytes.IndexByte takes as long as the whole loop.
 func nextQuote(p []byte, i int) int {
 	const (
 		ones   = 0x0101010101010101
@@ -37,7 +39,7 @@ func nextQuote(p []byte, i int) int {
 		quotes = '"' * ones
 	)
 	for last := min(i+nearby, len(p)) - 8; i <= last; i += 8 {
-		// A quote has become a zero byte, and the lowest zero byte sets the lowest high bit.
+		// Each quote is a zero byte in x. The lowest zero byte sets the lowest high bit in found.
 		x := binary.LittleEndian.Uint64(p[i:]) ^ quotes
 		if found := (x - ones) &^ x & highs; found != 0 {
 			return i + bits.TrailingZeros64(found)/8

@@ -8,11 +8,11 @@ import (
 	"net/url"
 )
 
-// ResponseID is a hash of the ID of a Responses API response. The picker does not store the ID
-// itself, because anyone with the ID can continue the client's conversation.
+// ResponseID is a hash of the ID of a Responses API response. The picker stores the hash instead of
+// the ID, because anyone with the ID could continue the client's conversation.
 type ResponseID [16]byte
 
-// vLLM's IDs have 37 bytes, OpenAI's 55.
+// maxResponseID bounds a response's ID, in bytes. vLLM's IDs have 37 bytes, OpenAI's 55.
 const maxResponseID = 256
 
 // ResponseOf returns the ResponseID of an ID; zero if the ID is empty or longer than 256 bytes.
@@ -25,7 +25,8 @@ func ResponseOf[T string | []byte](id T) (out ResponseID) {
 	return out
 }
 
-// ResponseInPath returns the response in a path such as /v1/responses/ID/cancel, or zero.
+// ResponseInPath returns the response whose ID is in a path such as /v1/responses/ID/cancel; zero
+// for any other path.
 func ResponseInPath(path []byte) (out ResponseID) {
 	_, id, ok := bytes.Cut(path, []byte("/v1/responses/"))
 	if !ok {

@@ -15,7 +15,7 @@ type Splice struct {
 	With       []byte
 }
 
-// Grown returns the number of bytes by which splices make a body longer.
+// Grown returns by how many bytes splices make a body longer; negative if shorter.
 func Grown(splices []Splice) (n int) {
 	for _, s := range splices {
 		n += len(s.With) - (s.End - s.Start)
@@ -23,8 +23,8 @@ func Grown(splices []Splice) (n int) {
 	return n
 }
 
-// Apply applies sorted, disjoint splices without copying. The result has views of body's buffers,
-// each with its own reference. Apply consumes body's references.
+// Apply applies sorted, disjoint splices to a body. It copies no bytes: the result consists of
+// views of body's buffers, each with a reference of its own. Apply frees body's references.
 func Apply(body mem.BufferSlice, splices []Splice) mem.BufferSlice {
 	out := make(mem.BufferSlice, 0, len(body)+2*len(splices))
 	at := 0
@@ -45,7 +45,7 @@ func Apply(body mem.BufferSlice, splices []Splice) mem.BufferSlice {
 				from = size
 			}
 			if s.End > at+size {
-				break // the rest is in the next buffers
+				break // the next buffers have the rest of the spliced bytes
 			}
 			splices = splices[1:]
 		}
@@ -69,7 +69,7 @@ type Target struct {
 	quoted []byte
 }
 
-// NewTarget returns a Target.
+// NewTarget returns the Target with a name.
 func NewTarget(name string) *Target {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -78,15 +78,15 @@ func NewTarget(name string) *Target {
 	return &Target{Name: name, quoted: bytes.TrimSuffix(b.Bytes(), []byte("\n"))}
 }
 
-// Replace replaces the body's model by a target, also in Facts. It returns false if the body names
-// too many models.
+// Replace makes Splices replace the body's model by a target, and makes Facts describe the changed
+// request. It returns false if the body names too many models.
 func (s *Scanner) Replace(by *Target) bool {
 	s.target = by
 	return !s.named.tooMany
 }
 
-// Splices returns the edits of Replace, RemoveWorkers and RemoveRoute. The whole body must have
-// been written.
+// Splices returns the edits of Replace, RemoveWorkers, RemoveRoute and IncludeUsage. The caller has
+// written the whole body.
 func (s *Scanner) Splices() []Splice {
 	out, _ := s.splices(s.removed)
 	return out
@@ -124,7 +124,8 @@ func (s *Scanner) servedModel() []byte {
 	return s.model
 }
 
-// Rewriter replaces the models of a body in transit, and removes its members "route".
+// Rewriter replaces the models of a body chunk by chunk, while Envoy sends it on, and removes its
+// members "route".
 type Rewriter struct {
 	scanner *Scanner
 	target  func(model string) *Target
@@ -150,8 +151,8 @@ func (w *Rewriter) Release() {
 	w.scanner.Release()
 }
 
-// Write returns the replacement of the next chunk. It returns false if the body names too many
-// models or is NotUTF8. It consumes chunk's references.
+// Write takes the next chunk, and returns the bytes to send now. end marks the last chunk. Write
+// returns false if the body names too many models or is NotUTF8. It frees chunk's references.
 func (w *Rewriter) Write(chunk mem.BufferSlice, end bool) (mem.BufferSlice, bool) {
 	for _, b := range chunk {
 		w.scanner.Write(b.ReadOnlyData())
@@ -201,7 +202,8 @@ func (w *Rewriter) withRemovals(splices []Splice, upTo int) []Splice {
 	return splices
 }
 
-// maxValue bounds the length of a model that is replaced, as written, in bytes.
+// maxValue bounds the length of a model that a Rewriter replaces, as written in JSON with quotes,
+// in bytes.
 const maxValue = maxModel + 2
 
 func (w *Rewriter) targetOf(s span) *Target {
@@ -223,7 +225,7 @@ func (w *Rewriter) targetOf(s span) *Target {
 	return nil
 }
 
-// Split cuts a body after its first n bytes. It consumes body's references.
+// Split cuts a body after its first n bytes. The results take over body's references.
 func Split(body mem.BufferSlice, n int) (front, rest mem.BufferSlice) {
 	for i, b := range body {
 		size := b.Len()

@@ -36,7 +36,7 @@ func (s *Scanner) endScalar() {
 			s.limitTokens = int(min(s.number, maxInt))
 		}
 	case asSeed, asImage:
-		if s.first == 'n' { // null means no image and no features
+		if s.first == 'n' { // null is no image, and no features
 			s.use = unused
 		}
 	case forPrompt:
@@ -53,7 +53,7 @@ func (s *Scanner) writeToken(to *prefix.Builder, id uint32) {
 }
 
 // tokens reads token IDs from the start of p, and returns the number of bytes that it read. It
-// stops at a value that is not an ID, and at an ID whose end is not in p.
+// stops at a value that is not a token ID, and before an ID that may continue in the next chunk.
 func (s *Scanner) tokens(p []byte) (taken int) {
 	if top := s.frame(); s.use != forPrompt || !top.array {
 		return 0

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	maxKey = 6 * len("max_completion_tokens") // all characters as \uXXXX
-	// The limit is 1,024 escaped bytes, as in the script that routes by the model
-	// (translator/envoy, scan.lua).
+	maxKey = 6 * len("max_completion_tokens") // the longest key, with all characters as \uXXXX
+	// maxModel bounds a model as written in JSON: 1,024 characters that are all escaped as \uXXXX.
+	// The script that routes by the model (translator/envoy, scan.lua) has the same limit.
 	maxModel = 6 * 1024
-	// Objects and arrays deeper than maxDepth are hashed as written.
+	// Objects and arrays that are nested deeper than maxDepth are hashed as written.
 	maxDepth = 12
 	maxInt   = 1<<31 - 1
 	maxItems = 32
 )
 
-// No JSON text has these bytes.
+// These bytes separate parts of a hashed prompt, because no JSON text contains them.
 var (
 	endOfRole = []byte{0xff}
 	endOfText = []byte{0xfe}
@@ -46,21 +46,21 @@ const (
 	dropped sink = iota
 	captured
 	digested
-	written // values are written to frame.to
+	written // values are hashed into frame.to
 )
 
 type frame struct {
 	place place
 	array bool
-	to    *prefix.Builder // builder for text of the prompt
+	to    *prefix.Builder // hashes the text of the prompt
 }
 
-// Scanner reads a body chunk by chunk.
+// Scanner reads a request's body chunk by chunk, and finds its Facts.
 type Scanner struct {
 	kind   Kind
 	size   int
 	lead   lead
-	marked int // number of bytes of the byte order mark that were read
+	marked int // how many bytes of the byte order mark were read
 	expect expected
 	frames [maxDepth]frame
 	depth  int
@@ -72,7 +72,7 @@ type Scanner struct {
 	limit    int // maximum size of capture, in bytes
 	capture  []byte
 	tooLong  bool
-	skipped  int // open brackets in a value that is not read member by member
+	skipped  int // number of open brackets in a value whose members are not read
 
 	inScalar bool
 	first    byte
@@ -80,13 +80,13 @@ type Scanner struct {
 	digits   bool
 
 	model       []byte
-	due         bool // settle must handle the last byte's event
+	due         bool // settle must still handle the event of the last byte
 	named       spans
 	nvext       nvext
 	bare        bool
 	top         topMembers
 	removed     []Member
-	route       byte // first byte of "route"'s value; 0 for none
+	route       byte // first byte of the value of "route"; 0 for none
 	target      *Target
 	usage       []Splice
 	stream      bool
@@ -103,13 +103,14 @@ type Scanner struct {
 	message     []byte
 
 	chain [prefix.MaxBlocks]uint64
-	// Pools have few models, so the previous request's model often saves a copy.
+	// lastRaw and lastModel are the previous request's model: most requests of a pool name the same
+	// one, so that no copy is needed.
 	lastRaw, lastModel string
 }
 
 var scanners = sync.Pool{New: func() any { return new(Scanner) }}
 
-// maxKept bounds a gRPC message whose memory is reused, in bytes.
+// maxKept bounds the memory of a gRPC message that the next request reuses, in bytes.
 const maxKept = 1 << 20
 
 // New returns a Scanner for a request of kind k.
@@ -119,7 +120,7 @@ func New(k Kind) *Scanner {
 	return s
 }
 
-// Release ends the use of s and of its Facts.
+// Release ends the caller's use of s and of its Facts. The memory is reused.
 func (s *Scanner) Release() {
 	s.size, s.lead, s.marked, s.expect, s.depth, s.use = 0, lead{}, 0, theBody, 0, unused
 	s.inString, s.escaped, s.sink, s.skipped, s.inScalar = false, false, dropped, 0, false
@@ -140,7 +141,8 @@ func (s *Scanner) Release() {
 	scanners.Put(s)
 }
 
-// Write reads the next chunk. It copies only captured values and gRPC messages.
+// Write reads the next chunk of the body. It copies only short values, such as the model, and gRPC
+// messages.
 func (s *Scanner) Write(chunk []byte) {
 	base := s.size // the chunk's offset in the body
 	s.size += len(chunk)
@@ -182,7 +184,7 @@ func (s *Scanner) Facts() Facts {
 			f.Tokens = 1 // 0 would mean an unknown prompt
 		}
 		f.Chain = prefix.Join(&s.chain, prefix.Seed(s.salt, s.servedModel()), &s.front, &s.rest)
-		// Exact requires a prompt that is one list of token IDs, possibly within a list, without
+		// Exact is set only if the prompt is one list of token IDs, perhaps inside a list, without
 		// images.
 		if n := s.ids.Len(); n > 0 && n*prefix.BytesPerToken == s.rest.Size() && s.lists <= 2 && s.front.Empty() {
 			f.Exact = s.ids.Exact()
@@ -193,7 +195,7 @@ func (s *Scanner) Facts() Facts {
 	return f
 }
 
-// Model returns Facts.Model of the chunks written so far.
+// Model returns Facts.Model for the chunks written so far.
 func (s *Scanner) Model() string {
 	if string(s.model) != s.lastRaw {
 		s.lastRaw, s.lastModel = string(s.model), unquote(s.model)
@@ -250,7 +252,7 @@ func (s *Scanner) endKey() {
 	s.expect = aColon
 	key := s.capture
 	if s.tooLong {
-		key = key[:0] // a long key is treated as unknown, like an empty one
+		key = key[:0] // a longer key is unknown, like an empty one
 	} else if bytes.IndexByte(key, '\\') >= 0 {
 		key = []byte(unquote(key))
 	}
@@ -428,7 +430,7 @@ func (s *Scanner) begin(text bool) {
 		if text {
 			s.sink, s.limit, s.capture, s.tooLong = captured, maxModel, s.capture[:0], false
 		}
-	case forPrevious: // the ID is also captured
+	case forPrevious: // hashed as text and captured
 		s.sink, s.limit, s.capture, s.tooLong = written, 6*maxResponseID, s.capture[:0], !text
 	case forSalt, asImage, asSeed:
 		s.sink = digested

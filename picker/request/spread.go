@@ -16,7 +16,8 @@ var errBroken = errors.New("it is not JSON, or nests deeper than 512 levels; sen
 
 const maxNesting = 512 // levels of objects and arrays
 
-// Spread hashes a body for the strategy "chwbl". The body arrives in chunks.
+// Spread hashes a body for the strategy "chwbl" (consistent hashing with bounded loads), chunk by
+// chunk.
 type Spread struct {
 	kind      Kind
 	users     int
@@ -26,15 +27,14 @@ type Spread struct {
 
 var spreads = sync.Pool{New: func() any { return &Spread{sum: md5.New()} }}
 
-// NewSpread returns a Spread. The parameter users is the maximum number of user messages in its
-// key.
+// NewSpread returns a Spread. users is the maximum number of user messages in the key (SpreadKey).
 func NewSpread(kind Kind, users int) *Spread {
 	s := spreads.Get().(*Spread)
 	s.kind, s.users = kind, users
 	return s
 }
 
-// Holds returns how many bytes of memory the next n bytes take until Release.
+// Holds returns how many bytes of memory the next n bytes of the body take until Release.
 func (s *Spread) Holds(n int) int {
 	if s.kind != ChatCompletions {
 		return 0
@@ -42,7 +42,7 @@ func (s *Spread) Holds(n int) int {
 	return n
 }
 
-// Write reads the next chunk. It copies only chat completions.
+// Write reads the next chunk of the body. It copies the chunk only for a chat completion.
 func (s *Spread) Write(chunk []byte) {
 	if s.kind == ChatCompletions {
 		s.body = append(s.body, chunk...)
@@ -51,8 +51,8 @@ func (s *Spread) Write(chunk []byte) {
 	_, _ = s.sum.Write(chunk)
 }
 
-// Sum returns the first 16 hex digits of the MD5 of the body's key, or 1 if they are 0. It returns
-// the error of SpreadKey.
+// Sum returns the first 8 bytes of the MD5 hash of the body's key as a number; 1 instead of 0. The
+// error is SpreadKey's.
 func (s *Spread) Sum() (uint64, error) {
 	if s.kind == ChatCompletions {
 		key, err := SpreadKey(s.kind, s.users, s.body, s.key)
@@ -68,7 +68,7 @@ func (s *Spread) Sum() (uint64, error) {
 	return max(1, binary.BigEndian.Uint64(s.sum.Sum(sum[:0]))), nil
 }
 
-// Release ends the use of s.
+// Release ends the caller's use of s. The memory is reused.
 func (s *Spread) Release() {
 	s.sum.Reset()
 	if s.body, s.key = s.body[:0], s.key[:0]; cap(s.body)+cap(s.key) > maxKept {
@@ -78,13 +78,14 @@ func (s *Spread) Release() {
 }
 
 // SpreadKey returns the text whose hash selects a server in the strategy "chwbl", as in Neutree's
-// router. For a chat completion it has the first user messages, at most as many as the parameter
-// users, and the last system message before the last of these:
+// router. For a chat completion it consists of the first user messages, at most users, and of the
+// last system message before the last of these user messages:
 //
 //	system:You are helpful.|user_0:Hello|user_1:Bye
 //
-// For a chat completion without messages, and for any other kind, it is the body. The key uses the
-// memory of body, or of buffer if the key fits. A chat completion that is not JSON is an error.
+// For a chat completion without messages, and for any other kind, the key is the body. The key uses
+// the memory of body, or of buffer if it fits there. A chat completion that is not JSON is an
+// error.
 func SpreadKey(kind Kind, users int, body, buffer []byte) (key []byte, err error) {
 	if kind != ChatCompletions {
 		return body, nil

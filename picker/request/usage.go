@@ -10,12 +10,12 @@ import (
 // IncludeUsage does not change a "stream_options" of more than maxOptions bytes.
 const maxOptions = 4 << 10
 
-// FindStreamOptions enables IncludeUsage. Call it before the first Write.
+// FindStreamOptions enables IncludeUsage. The caller calls it before the first Write.
 func (s *Scanner) FindStreamOptions() { s.top.on, s.top.options = true, true }
 
-// IncludeUsage makes Splices set stream_options.include_usage in the body of a stream of OpenAI's
-// completions or chat completions, so that its server reports the stream's tokens. The client's
-// other options stay.
+// IncludeUsage makes Splices set stream_options.include_usage in the body of a streamed completion
+// or chat completion, so that the server reports the stream's tokens. It keeps the client's other
+// options. It has no effect on other requests.
 func (s *Scanner) IncludeUsage(body mem.BufferSlice) {
 	if !s.stream || s.kind != ChatCompletions && s.kind != Completions || s.top.tooMany || s.NotUTF8() {
 		return
@@ -23,7 +23,7 @@ func (s *Scanner) IncludeUsage(body mem.BufferSlice) {
 	var last *topMember
 	for i := range s.top.list {
 		if m := &s.top.list[i]; m.name == MemberStreamOptions {
-			last = m // the last member counts, as in servers' parsers
+			last = m // the last member counts, as in model servers' parsers
 		}
 	}
 	if last == nil {
@@ -44,7 +44,7 @@ func (s *Scanner) IncludeUsage(body mem.BufferSlice) {
 	start += colon + 1
 	var options map[string]json.RawMessage
 	if json.Unmarshal(member[start:], &options) != nil {
-		return // the server will answer 400
+		return // the options are invalid: the server will answer 400
 	}
 	if string(options["include_usage"]) == "true" {
 		return

@@ -19,12 +19,12 @@ const (
 	maxAnswer     = 64 << 10
 	maxCalls      = 256
 	maxAddresses  = 4
-	// maxHeader bounds an answer's header and trailer; window bounds the data that is not read yet.
-	// Both are in bytes.
+	// maxHeader bounds an answer's headers and trailers, and window the received data that is not
+	// read yet, both in bytes.
 	maxHeader = 16 << 10
 	window    = 128 << 10
-	// An address gets no request for leftOut after maxFailures failures in a row: each failure
-	// would delay a pick.
+	// After maxFailures failures in a row, an address gets no request for leftOut, because each
+	// failure delays a pick.
 	leftOut     = time.Second
 	maxFailures = 5
 )
@@ -35,10 +35,11 @@ type Outcome string
 const (
 	Scored  Outcome = "scored"
 	Failed  Outcome = "failed"  // an error, no answer within 5 ms, or a wrong number of scores
-	Skipped Outcome = "skipped" // not called, because the scorer fails, or there are too many calls or candidates
+	Skipped Outcome = "skipped" // not called: all addresses failed recently, or there are too many calls or candidates
 )
 
-// Client asks one scorer, at the first of its addresses that answers.
+// Client calls one scorer, at the first of its addresses that answers. Its methods are safe for
+// concurrent use.
 type Client struct {
 	targets []*target
 	calls   atomic.Int64
@@ -52,7 +53,8 @@ type target struct {
 
 var start = time.Now()
 
-// NewClient immediately connects to the first maxAddresses addresses. The caller closes the Client.
+// NewClient returns a Client, and begins to connect to the first maxAddresses addresses. The caller
+// closes the Client.
 func NewClient(addresses []dial.Address, t dial.TLS) (*Client, error) {
 	c := new(Client)
 	for _, a := range addresses[:min(len(addresses), maxAddresses)] {
@@ -77,8 +79,8 @@ func (c *Client) Close() {
 	}
 }
 
-// Score returns a score from 0 to 1 for each candidate, or nil. It calls the next address if an
-// address fails early.
+// Score returns a score from 0 to 1 for each candidate of a Question; nil unless the Outcome is
+// Scored. If an address fails before the timeout, Score calls the next one.
 func (c *Client) Score(ctx context.Context, q *Question) ([]float64, Outcome, error) {
 	if q.candidates > maxCandidates {
 		return nil, Skipped, nil
@@ -100,7 +102,7 @@ func (c *Client) Score(ctx context.Context, q *Question) ([]float64, Outcome, er
 			return answer, Scored, nil
 		}
 		outcome = Failed
-		if ctx.Err() == nil { // if ctx has ended, the error is not the scorer's
+		if ctx.Err() == nil { // otherwise the request ended, and the scorer may be healthy
 			t.failed()
 		}
 		if limited.Err() != nil {

@@ -106,7 +106,7 @@ type scores []float64
 
 var errScores = errors.New("more scores than candidates may be asked about")
 
-// unmarshal limits scores to the range from 0 to 1; NaN becomes 0.
+// unmarshal decodes a ScoreResponse. It clamps scores to the range from 0 to 1; NaN becomes 0.
 func (s *scores) unmarshal(b []byte) error {
 	for len(b) > 0 {
 		field, kind, n := protowire.ConsumeTag(b)

@@ -2,8 +2,8 @@ package simulation
 
 import "time"
 
-// books are a picker's records of its picks and its peers' picks. Rivals and the reference predict
-// waits from them.
+// books are a picker's records of its own and its peers' picks, from which the strategies of Rivals
+// predict waits.
 type books struct {
 	servers  int
 	capacity int // assumed number of cached blocks per server
@@ -14,7 +14,7 @@ type account struct {
 	inFlight int
 	rate     float64 // tokens a second
 	unserved float64 // Q: number of uncached tokens of requests without a first byte
-	backlog  float64 // W: tokens still to read; rate tokens are read every second
+	backlog  float64 // W: tokens that the server still has to read at the time at; it reads rate tokens a second
 	at       time.Duration
 	cached   recency
 }

@@ -1,9 +1,9 @@
 package simulation
 
-// recency is a set of blocks ordered by last use. It is an intrusive list, indexed by block number,
-// because a run uses millions of blocks.
+// recency is a set of blocks ordered by last use: an intrusive linked list, indexed by block
+// number, because a run uses millions of blocks.
 type recency struct {
-	next, prev []int32 // the last element is the list's head; the value absent means not in the set
+	next, prev []int32 // the last element is the list's head; absent means that a block is not in the set
 	size       int
 }
 
@@ -42,9 +42,10 @@ func (r *recency) remove(b int32) {
 
 func (r *recency) oldest() int32 { return r.next[r.head()] }
 
-// kvCache holds one server's KV blocks. A prompt's block stays cached until the space is needed.
+// kvCache holds one server's KV blocks. The blocks of a prompt stay cached until the server needs
+// the space.
 type kvCache struct {
-	refs   []int32 // running requests that use a block of the tree; the value absent means not cached
+	refs   []int32 // number of running requests that use a block of the tree; absent if the block is not cached
 	unused recency // cached blocks without a running request
 	free   int
 	total  int
@@ -93,8 +94,8 @@ func (c *kvCache) allocate(n int) bool {
 	return true
 }
 
-// computed fills a request's allocated block with block b, so that block b is cached from then on.
-// If block b is already cached, the allocated block becomes free.
+// computed records that a request has computed block b into a block that it had allocated: b is
+// cached from then on. If b was cached already, the allocated block becomes free.
 func (c *kvCache) computed(b int32) {
 	if c.refs[b] != absent {
 		c.use(b)

@@ -2,12 +2,12 @@
 // strategies. Run plays a Scenario and returns an Outcome for each request. `penstock replay` and
 // conformance/bench (make bench-picker) use it.
 //
-// The servers are modeled on vLLM: continuous batching with chunked prefill, a paged KV cache whose
-// free blocks are its prefix cache, recomputation after preemption, and slots for adapters. Not
-// modeled: prefill and decode on different servers, failures of single servers, networks within a
-// cluster.
+// The simulated servers work like vLLM: continuous batching with chunked prefill, a paged KV cache
+// whose free blocks are its prefix cache, recomputation after preemption, and slots for adapters.
+// The simulation has no prefill and decode on different servers, no failures of single servers, and
+// no networks within a cluster.
 //
 // Runs are deterministic: no code reads a clock or a global random source. The strategies of
-// picker/schedule run as production code, and learn no more and no earlier than a picker behind
-// Envoy. Rivals learn first bytes and ends at once.
+// picker/schedule run with their production code, and learn events no earlier than a picker behind
+// Envoy. Rivals learn at once when a response begins and ends.
 package simulation

@@ -6,8 +6,8 @@ import (
 	"github.com/penstock-project/penstock/picker/flow"
 )
 
-// FlowControl queues requests in package flow while their pool is saturated. Only the strategies of
-// Production have it.
+// FlowControl makes each picker queue requests (package flow) while the pool is saturated. Only the
+// strategies of Production support it.
 type FlowControl struct {
 	flow.Limits
 	flow.Saturation
@@ -21,7 +21,7 @@ func (d *production) Room(now time.Duration, s flow.Saturation) flow.Room {
 	return s.Measure(d.snapshot.Endpoints, epoch.Add(now))
 }
 
-// flowInterval is the interval of attempts to admit requests, as in package flow.
+// flowInterval is the time between two attempts to admit queued requests, as in package flow.
 const flowInterval = 5 * time.Millisecond
 
 type gate struct {

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// HeldOut returns workloads of about n requests each, on which no strategy was tuned. Two have the
-// shapes of Mooncake's other traces (Qin et al., FAST 2025, table 2). drawn is the number of
-// further workloads, whose parameters are drawn with the seed.
+// HeldOut returns workloads of about n requests each, on which no strategy was tuned. Two workloads
+// have the shapes of Mooncake's traces toolagent and synthetic (Qin et al., FAST 2025, table 2).
+// drawn is the number of further workloads, whose parameters are drawn with the seed.
 func HeldOut(n int, seed uint64, drawn int) []Source {
 	all := []Source{
 		made(n, 101, "toolagent", "Mooncake's toolagent by its means: 8,596 tokens in, 182 out, 59 % cached.",
@@ -27,7 +27,8 @@ func HeldOut(n int, seed uint64, drawn int) []Source {
 	return all
 }
 
-// toolagent draws loops of few calls. Each loop begins with one of a set of long tool descriptions.
+// toolagent draws agents' loops of a few calls. Each loop begins with one of a set of long tool
+// descriptions.
 func toolagent(d *drawing) {
 	tools := d.prompts(150, func() int { return 4 + d.IntN(13) })
 	popular := d.zipf(len(tools), 0.9)
@@ -41,7 +42,7 @@ func toolagent(d *drawing) {
 	}
 }
 
-// synthetic draws questions about long documents, a few about each.
+// synthetic draws questions about long documents: a few questions about each document.
 func synthetic(d *drawing) {
 	const questions = 4
 	for at := d.gap(d.rate / questions); at < d.until; at += d.gap(d.rate / questions) {
@@ -58,7 +59,7 @@ type parameters struct {
 	popularity       float64 // exponent of Zipf's law
 	turns            int     // mean requests of a session
 	pause            time.Duration
-	tail, output     float64 // medians, in tokens
+	tail, output     float64 // medians of the prompt's last part and of the response, in tokens
 	burst            float64 // arrivals in every fifth minute, divided by arrivals in the other minutes
 }
 

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// failed is the lowest status of a failed response. The server has not computed its tokens.
+// failed is the lowest status of a failed response. Servers compute no tokens for failed requests.
 const failed = 400
 
 // Replayable returns the requests of a trace that servers with this configuration can serve. left
-// describes the omitted requests by reason. Times start at the earliest remaining request. If no
-// request remains, Replayable returns an error.
+// describes the omitted requests by reason. Arrival times are relative to the first remaining
+// request. If no request remains, Replayable returns an error.
 func (w *Workload) Replayable(c ServerConfig) (usable *Workload, left []string, err error) {
 	room := c.withDefaults().Blocks * BlockTokens
 	part := *w

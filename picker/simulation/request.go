@@ -4,15 +4,16 @@ import "time"
 
 // Request is one request of a workload.
 type Request struct {
-	At            time.Duration // time since the start
+	At            time.Duration // arrival, since the start of the workload
 	Input, Output int           // tokens, at least 1 each
 	Adapter       int           // 0 for the base model
 	// Whole means that the response is not streamed.
 	Whole bool
-	// Priority and Fairness are for flow control.
+	// Priority and Fairness are the flow control's priority and fairness ID.
 	Priority int
 	Fairness string
-	// Key is the key of strategy chwbl: the system prompt and the user's first messages.
+	// Key is the key for the strategy "chwbl": a hash of the system prompt and the user's first
+	// messages.
 	Key uint64
 	// Blocks are the prompt's blocks in the workload's tree, of BlockTokens tokens each. The last
 	// block may be partial.
@@ -29,14 +30,15 @@ type Workload struct {
 	tree     tree
 }
 
-// tree numbers blocks by their content and all content before them, as prefix caches do.
+// tree gives each block a number. Two blocks have the same number if their content and all content
+// before them is equal, as in prefix caches.
 type tree struct {
 	numbers map[branch]int32
 	hashes  []uint64
 }
 
 type branch struct {
-	parent  int32 // parent block; the constant root for the first block
+	parent  int32 // number of the block before; root for a prompt's first block
 	content uint64
 }
 
@@ -89,8 +91,8 @@ func (w *Workload) At(speed float64) *Workload {
 	return &faster
 }
 
-// Label returns the workload with each request changed by the function label, which receives the
-// request's number. Requests for which the function returns false are omitted.
+// Label returns a copy of the workload. It calls label with each request and its number. label may
+// change the request; if label returns false, the copy lacks the request.
 func (w *Workload) Label(label func(i int, r *Request) bool) *Workload {
 	out := *w
 	out.Requests = make([]Request, 0, len(w.Requests))
@@ -110,7 +112,8 @@ func (w *Workload) Rate() float64 {
 	return float64(len(w.Requests)) / w.Requests[len(w.Requests)-1].At.Seconds()
 }
 
-// Chain appends a hash for each full block of a prompt, over the block and all blocks before it.
+// Chain appends one hash for each full block of a prompt to out. A hash covers the block and all
+// blocks before it.
 func (w *Workload) Chain(r *Request, out []uint64) []uint64 {
 	for _, block := range r.full() {
 		out = append(out, w.tree.hashes[block])

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Rivals returns other routers' strategies, restated from their documentation with their defaults
-// (November 2026). It also returns the strategy "reference", an ideal: it picks the least cost in
-// seconds, and learns of first bytes without delay.
+// Rivals returns the default strategies of other routers, reimplemented from their documentation
+// (November 2026). It also returns the strategy "reference", an ideal for comparison: it picks the
+// least cost in seconds, and learns at once when a response begins.
 func Rivals() []Strategy {
 	return []Strategy{
 		{Name: "exact-least-request", Immediate: true, Unpaged: true,
@@ -37,13 +37,14 @@ func (l *leastRequest) Choose(now time.Duration, r *Request) Choice {
 	return l.choice(server, now, r)
 }
 
-// dynamo is the default cost of NVIDIA Dynamo's KV router (1.6): the blocks of prompts without a
-// first token (including this prompt without its cached blocks), plus the distinct blocks of
-// prompts in flight (including this prompt). It has exact KV events.
+// dynamo is the default strategy of NVIDIA Dynamo's KV router (1.6). The cost of a server is the
+// number of blocks of its prompts without a first token, including this prompt's uncached blocks,
+// plus the number of distinct blocks of its prompts in flight, including this prompt. The router
+// knows cached blocks exactly, by KV events.
 type dynamo struct {
 	*books
 	pool   Pool
-	active []map[int32]int // by server: number of requests that use each block
+	active []map[int32]int // by server: the number of requests that use each block
 }
 
 func newDynamo(p Pool) Policy {
@@ -88,9 +89,10 @@ func (d *dynamo) Learn(now time.Duration, f Fact) {
 	}
 }
 
-// sglang is the cache-aware policy of SGLang's router. It picks the server with the longest match
-// if the match exceeds cacheThreshold of the prompt, otherwise the server with the smallest tree.
-// While loads differ by more than both thresholds, it picks the least loaded server.
+// sglang is the cache-aware policy of SGLang's router. It picks the server with the longest cached
+// prefix if the prefix exceeds cacheThreshold of the prompt, otherwise the server with the smallest
+// tree. While the highest and the lowest load differ by more than balanceAbsolute and
+// balanceRelative, it picks the least loaded server.
 type sglang struct {
 	*books
 	pool Pool
@@ -128,9 +130,10 @@ func (g *sglang) Choose(now time.Duration, r *Request) Choice {
 	return g.choice(argmin(g.servers, g.pool.Random, cost), now, r)
 }
 
-// smg is the default policy of smg (1.13). It is SGLang's policy, except for load: if the requests
-// in flight of the server with the longest match exceed the mean by a half and by spillMargin, it
-// picks the least loaded server. All trees together have the limit of one tree of SGLang.
+// smg is the default policy of smg (1.13). It is SGLang's policy, with another rule for load: if
+// the server with the longest cached prefix has more requests in flight than 1.5 times the mean and
+// than the mean plus spillMargin, smg picks the least loaded server. All trees together have the
+// limit of one tree of SGLang.
 type smg struct {
 	*books
 	pool Pool
@@ -156,8 +159,8 @@ func (g *smg) Choose(now time.Duration, r *Request) Choice {
 	return g.choice(server, now, r)
 }
 
-// boundedHash is consistent hashing with bounded loads: it picks the first server on the ring, from
-// the key's hash on, with fewer requests in flight than hashLoadFactor times the mean.
+// boundedHash is consistent hashing with bounded loads. From the key's hash on, it picks the first
+// server on the ring that has fewer requests in flight than hashLoadFactor times the mean.
 type boundedHash struct {
 	*books
 	ring []node
@@ -216,8 +219,8 @@ func (b *boundedHash) Choose(now time.Duration, r *Request) Choice {
 	return b.choice(b.ring[first%len(b.ring)].server, now, r)
 }
 
-// reference picks by a cost in seconds: the work before this request, the prompt's uncached tokens,
-// and the requests in flight.
+// reference picks the server with the least cost in seconds. The cost includes the server's work
+// before this request, the prompt's uncached tokens, and the requests in flight.
 type reference struct {
 	*books
 	pool Pool

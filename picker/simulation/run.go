@@ -11,8 +11,9 @@ type Scenario struct {
 	Strategy Strategy
 	Servers  int // default 8
 	Server   ServerConfig
-	// Speeds are the servers' prefill rates, in turn; nil means Server.PrefillRate. KnownSpeeds
-	// gives these rates to the strategies of Production, which then learn none.
+	// Speeds are the servers' prefill rates, in tokens a second. If there are fewer rates than
+	// servers, they repeat. nil means Server.PrefillRate for all. KnownSpeeds tells the strategies
+	// of Production these rates, which they otherwise learn.
 	Speeds      []float64
 	KnownSpeeds bool
 	Pages       Pages
@@ -23,39 +24,40 @@ type Scenario struct {
 	// ShedAfter is the predicted time to the first token above which a request is rejected; 0 means
 	// never.
 	ShedAfter time.Duration
-	// Flow may be nil.
+	// Flow is the pickers' flow control; nil for none.
 	Flow *FlowControl
-	// Seed is for ties and delays. Arrivals and delays do not depend on the strategy.
+	// Seed is the seed for ties and delays. Arrivals and delays are the same for every strategy.
 	Seed uint64
 }
 
 // Pages describes how metrics pages are read.
 type Pages struct {
 	Every time.Duration // time from the end of a scrape to the next; default 50 ms
-	Takes time.Duration // duration of a scrape, which shows the state at its start
+	Takes time.Duration // duration of a scrape; the page has the values at the start of the scrape
 	Gone  bool          // all scrapes fail
 	Bare  bool          // pages lack the prefill series
 }
 
-// These are Envoy's intervals of periodic entries and of access log messages, as in
-// translator/envoy.
+// Envoy writes a periodic access log entry every renewalInterval, and sends a batch of entries
+// every feedbackInterval (translator/envoy).
 const (
 	renewalInterval  = 2 * time.Second
 	feedbackInterval = 5 * time.Millisecond
 )
 
-// Outcome is a request's outcome. Times are since the run's start; 0 if the event did not happen.
+// Outcome is the result of one request. Times are since the run's start; 0 if the event did not
+// happen.
 type Outcome struct {
 	Server    int           // -1 if shed
 	Cached    int           // cached tokens of the prompt
-	Headers   time.Duration // a stream has headers before the prompt is read
+	Headers   time.Duration // time of a stream's headers, before the server reads the prompt
 	Scheduled time.Duration
 	FirstByte time.Duration // time of the response body's first byte
 	End       time.Duration
 	Preempted int // number of preemptions
 }
 
-// Run plays a scenario until all requests have ended, and returns their outcomes.
+// Run simulates a scenario until all requests have ended, and returns their outcomes in order.
 func Run(s Scenario) []Outcome {
 	r := newRun(s, new(clock))
 	r.arrive(0)
@@ -74,7 +76,7 @@ type run struct {
 	outcomes []Outcome
 	picks    []*Pick
 	pickers  []int
-	ended    int // requests, including shed ones
+	ended    int // number of ended requests, including shed ones
 }
 
 func (r *run) more() bool { return r.ended < len(r.outcomes) }
@@ -198,8 +200,8 @@ func (r *run) choose(i int, request *Request) {
 	r.servers[choice.Server].add(i, request, &r.outcomes[i])
 }
 
-// learn passes a fact about a pick to its picker, and, after the time Publish, to the other
-// pickers.
+// learn passes a Fact about request i to the picker of the request at the time at, and to the other
+// pickers after Publish.
 func (r *run) learn(i int, at time.Duration, kind Kind) {
 	f := Fact{Kind: kind, Pick: r.picks[i], Server: r.picks[i].Server}
 	if first := r.outcomes[i].FirstByte; first != 0 {

@@ -10,22 +10,22 @@ const BlockTokens = 512
 
 // ServerConfig describes a model server. A zero value means the default.
 type ServerConfig struct {
-	// The time of a step is a sum: Base, plus Step or (if longer) the time to read its prompt
-	// tokens, plus PerSequence for each running request. A GPU computes while it reads its weights
-	// in the time Step, so Base is 0 by default.
+	// A step takes Base, plus Step or the time to read the step's prompt tokens (the longer of
+	// both), plus PerSequence for each running request. Step is the time in which a GPU reads the
+	// weights. It computes at the same time, so Base is 0 by default.
 	Base        time.Duration
 	Step        time.Duration // default 20 ms
 	PerSequence time.Duration // default 0.3 ms
 	PrefillRate float64       // prompt tokens a second; default 8,000
-	Chunk       int           // prompt tokens in a step; default 2,048
+	Chunk       int           // maximum number of prompt tokens in a step; default 2,048
 	Sequences   int           // maximum of running requests; default 128
-	Blocks      int           // size of the KV cache; default 1,500
-	// AdapterSlots is the maximum of loaded adapters; default 4. Loading an adapter takes
-	// AdapterLoad, default 300 ms. The server does nothing else meanwhile.
+	Blocks      int           // size of the KV cache, in blocks; default 1,500
+	// AdapterSlots is the maximum number of loaded adapters; default 4. To load an adapter takes
+	// AdapterLoad, default 300 ms, during which the server does nothing else.
 	AdapterSlots int
 	AdapterLoad  time.Duration
-	// TokenizerRate is in prompt tokens a second; default 250,000. The server tokenizes one prompt
-	// at a time, before it sends a stream's headers and queues the request.
+	// TokenizerRate is how fast the server tokenizes prompts, in tokens a second; default 250,000.
+	// It tokenizes one prompt at a time, before it sends a stream's headers and queues the request.
 	TokenizerRate float64
 }
 
@@ -58,12 +58,12 @@ type server struct {
 	stepping bool
 	began    time.Duration
 	each     time.Duration
-	steps    int // equal steps; more than one only without prompt tokens
-	// These are sums over ended requests, as in vLLM's series: the time from the first step to the
-	// first token, and the computed tokens.
+	steps    int // number of equal steps that run as one; more than one only without prompt tokens
+	// These are totals over ended requests, as in vLLM's series: the seconds from the first step to
+	// the first token, and the computed prompt tokens.
 	prefillSeconds, prefillTokens float64
 
-	batch uint64 // changes when the steps change, so that the event of their earlier end is ignored
+	batch uint64 // changes when steps changes, so that the event of the earlier planned end is ignored
 
 	tokenized time.Duration // when all prompts so far are tokenized
 }
@@ -72,11 +72,11 @@ type sequence struct {
 	number    int
 	request   *Request
 	outcome   *Outcome
-	left      int // tokens to compute: the prompt, and tokens generated before a preemption
+	left      int // tokens still to compute: of the prompt, and those generated before a preemption
 	generated int
 	allocated int // blocks, including shared blocks
 	computed  int
-	shared    int // leading blocks that are in the cache
+	shared    int // number of the first blocks that are in the cache
 	decoding  bool
 	admitted  bool // was admitted once, even if it was preempted later
 	first     time.Duration
@@ -89,8 +89,8 @@ func newServer(c ServerConfig, clk *clock, tree int, first, ended func(*sequence
 		first: first, ended: ended}
 }
 
-// add tokenizes a prompt after all earlier prompts, sends a stream's headers, and queues the
-// request.
+// add accepts a request: after all earlier prompts, the server tokenizes its prompt, sends a
+// stream's headers, and queues the request.
 func (s *server) add(number int, r *Request, o *Outcome) {
 	s.tokenized = max(s.tokenized, s.clock.now) + time.Duration(
 		float64(r.Input)/s.config.TokenizerRate*float64(time.Second))
@@ -108,8 +108,8 @@ func (s *server) queue(q *sequence) {
 	case !s.stepping:
 		s.step()
 	case s.steps > 1 && len(s.running) < s.config.Sequences:
-		// The next step can admit the request, so steps without prompt tokens end after the current
-		// one.
+		// The next step may admit the request, so a batch of equal steps ends after the current
+		// step.
 		if done := int((s.clock.now-s.began)/s.each) + 1; done < s.steps {
 			s.run(done)
 		}
@@ -127,8 +127,8 @@ func (s *server) run(steps int) {
 	})
 }
 
-// step begins the next step. Without prompt tokens, it begins as many steps as pass until a request
-// is admitted, ends or needs a block.
+// step begins the next step. Without prompt tokens, it begins a batch of equal steps: as many as
+// pass until a request is admitted, ends or needs a block.
 func (s *server) step() {
 	prompt := 0
 	for _, q := range s.running {
@@ -160,8 +160,9 @@ func (s *sequence) steady() int {
 	return max(1, min(s.request.Output-s.generated, s.allocated*BlockTokens-s.tokens()))
 }
 
-// admit starts waiting requests in order, as far as the limits allow. It returns their prompt
-// tokens in this step and the time to load adapters.
+// admit starts waiting requests in order, within the server's limits. prompt is the number of
+// prompt tokens that the step already has. admit returns the further prompt tokens in this step,
+// and the time to load adapters.
 func (s *server) admit(prompt int) (tokens int, loading time.Duration) {
 	for i := 0; i < len(s.waiting) && prompt+tokens < s.config.Chunk && len(s.running) < s.config.Sequences; {
 		q := s.waiting[i]
@@ -194,7 +195,7 @@ func (s *server) place(q *sequence) bool {
 	for _, b := range blocks[:hit] {
 		s.cache.use(b)
 	}
-	need := (q.tokens() + BlockTokens) / BlockTokens // including the first token
+	need := (q.tokens() + BlockTokens) / BlockTokens // with room for the first token
 	if !s.cache.allocate(need - hit) {
 		for i := hit - 1; i >= 0; i-- {
 			s.cache.unuse(blocks[i])
@@ -259,7 +260,7 @@ func (s *server) finish() {
 			}
 			s.preempt()
 			if i >= len(s.running) {
-				break // the request itself was preempted
+				break // q itself was preempted
 			}
 		}
 	}
@@ -271,8 +272,8 @@ func (s *server) begin(q *sequence) {
 	s.first(q)
 }
 
-// preempt returns the last admitted request to the queue. The server computes the request's blocks
-// again later.
+// preempt puts the last admitted request back into the queue. The server computes the request's
+// blocks again later.
 func (s *server) preempt() {
 	last := len(s.running) - 1
 	q := s.running[last]
@@ -283,7 +284,8 @@ func (s *server) preempt() {
 	s.waiting = slices.Insert(s.waiting, 0, q)
 }
 
-// release frees the end of the prompt first, because the beginning is more likely to be reused.
+// release frees a request's blocks, the end of the prompt first, because later requests more likely
+// reuse the beginning.
 func (s *server) release(q *sequence) {
 	blocks := q.request.full()
 	for i := q.shared - 1; i >= 0; i-- {
@@ -293,16 +295,16 @@ func (s *server) release(q *sequence) {
 	s.loaded.unuse(q.request.Adapter)
 }
 
-// Page is a server's metrics page.
+// Page has the values of a server's metrics page.
 type Page struct {
 	Waiting, Running int
 	KV               float64 // share of blocks in use, 0 to 1
-	// Active adapters have running requests. Awaited adapters have only waiting requests. Slots is
-	// the number of adapter slots.
+	// Active lists the adapters with running requests, and Awaited the adapters whose requests all
+	// wait. Slots is the number of adapter slots.
 	Active, Awaited []int
 	Slots           int
-	// These are sums over ended requests: the time to read their prompts, and the prompt tokens
-	// computed.
+	// These are totals over ended requests: the seconds to read their prompts, and the computed
+	// prompt tokens.
 	PrefillSeconds, PrefillTokens float64
 }
 

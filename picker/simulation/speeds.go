@@ -15,8 +15,8 @@ func (s *Scenario) config(server int) ServerConfig {
 	return c
 }
 
-// LearnedRates plays a scenario with one of Production's strategies. It returns each server's
-// prefill rate as the first picker learned it; 0 if it learned none.
+// LearnedRates simulates a scenario with one of Production's strategies. It returns each server's
+// prefill rate, in tokens a second, as the first picker learned it; 0 if it learned none.
 func LearnedRates(s Scenario) (rates []float64) {
 	r := newRun(s, new(clock))
 	r.arrive(0)

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// Strategy makes the policies that a comparison uses.
+// Strategy is a picking strategy to compare. New makes a Policy for each picker process.
 type Strategy struct {
 	Name string
-	// Immediate means that policies receive first bytes and ends at once, like a proxy in the data
-	// path. Other policies receive them as from Envoy's access log: up to 5 ms late, and first
-	// bytes with the periodic entry every 2 s.
+	// Immediate means that policies learn at once when a response begins and ends, like a proxy in
+	// the data path. Other policies learn it from Envoy's access log: up to 5 ms late, and the
+	// first byte only with the periodic entry every 2 s.
 	Immediate bool
 	Unpaged   bool
 	New       func(Pool) Policy
@@ -20,28 +20,30 @@ type Strategy struct {
 
 // Pool describes a policy's servers.
 type Pool struct {
-	Servers  int // when the run starts; their numbers are 0 to Servers-1
+	Servers  int // number of servers when the run starts; they have the numbers 0 to Servers-1
 	Room     int // number of servers after the last server has joined
 	Config   ServerConfig
 	Workload *Workload
 	Random   *rand.Rand
-	// Oracle gives rivals exact knowledge of the servers.
+	// Oracle gives rivals exact knowledge of the servers, which a picker behind Envoy cannot have.
 	Oracle Oracle
 	// ShedAfter is the predicted time to the first token above which picks are rejected; 0 means
 	// never.
 	ShedAfter time.Duration
 }
 
-// Oracle reads the servers' state.
+// Oracle reports a server's exact number of requests in flight, and how many tokens of a request's
+// prompt it has cached.
 type Oracle interface {
 	InFlight(server int) int
 	Cached(server int, r *Request) (tokens int)
 }
 
-// Policy is a strategy in one picker process. Calls come in the order of virtual time.
+// Policy is the state of a strategy in one picker process. Run calls the methods in the order of
+// virtual time.
 type Policy interface {
-	// Choose returns a server for a request. Unless the request is shed, the pick follows as a
-	// Fact.
+	// Choose returns a server for a request. If the request is not shed, Run then calls Learn with
+	// the pick.
 	Choose(now time.Duration, r *Request) Choice
 	Learn(now time.Duration, f Fact)
 }
@@ -51,24 +53,24 @@ type Choice struct {
 	Server   int
 	Uncached int           // prompt tokens to compute, as far as known
 	Wait     time.Duration // predicted time until the first token
-	Work     any           // data of the policy, for later facts
+	Work     any           // data that the policy reads again in later Facts about the pick
 }
 
 // Kind is the kind of a Fact.
 type Kind uint8
 
 const (
-	Picked      Kind = iota // Pick was made
-	FirstByte               // the first byte came; After is the time since the pick
-	Waits                   // Pick has no first byte yet
-	Ended                   // Pick has ended
+	Picked      Kind = iota // Pick was sent to Server
+	FirstByte               // the response to Pick began; After is the time since the pick
+	Waits                   // the response to Pick has not begun yet
+	Ended                   // the response to Pick has ended
 	ScrapeBegan             // a scrape of Server began
-	Scraped                 // Page is the state at the scrape's start
+	Scraped                 // the scrape of Server ended; Page has the values at its start
 	Failed                  // the scrape of Server failed
 	Joined                  // Server accepts requests from now on
 )
 
-// Fact is an event that a picker learns.
+// Fact is an event that a picker process learns.
 type Fact struct {
 	Kind    Kind
 	Pick    *Pick
@@ -88,7 +90,8 @@ type Pick struct {
 	reported bool
 }
 
-// Named returns the strategies with these names. The error for an unknown name lists all names.
+// Named returns the strategies with these names. An unknown name is an error, which lists all
+// names.
 func Named(names ...string) ([]Strategy, error) {
 	all := Strategies()
 	var found []Strategy
@@ -114,7 +117,7 @@ func Names() []string {
 // Strategies returns Production's strategies and the Rivals.
 func Strategies() []Strategy { return append(Production(), Rivals()...) }
 
-// argmin breaks ties at random.
+// argmin returns the server from 0 to n-1 with the least cost. It breaks ties at random.
 func argmin(n int, random *rand.Rand, cost func(server int) float64) int {
 	best, least, ties := 0, 0.0, 0
 	for s := range n {

@@ -13,16 +13,17 @@ import (
 	"time"
 )
 
-// Limits of a trace, so that a damaged file uses bounded memory.
+// These limits bound the memory that a damaged trace uses.
 const (
 	maxTraceLine   = 16 << 20 // bytes
-	maxTraceTokens = 1 << 20  // tokens of a prompt or a response
+	maxTraceTokens = 1 << 20  // of a prompt or a response
 	maxTraceTime   = 1e12     // milliseconds
-	maxProblems    = 20       // bad lines in an error
+	maxProblems    = 20       // invalid lines in an error
 	maxPools       = 20
 )
 
-// line has Mooncake's fields, and the fields that --record adds (package recording).
+// line is a line of a trace: Mooncake's fields, and the fields that --record adds (package
+// recording).
 type line struct {
 	Timestamp *float64 `json:"timestamp"` // ms
 	Input     *int     `json:"input_length"`
@@ -32,19 +33,20 @@ type line struct {
 	Pool      string   `json:"pool"`
 	Status    int      `json:"status"` // 0 without a response
 	Stream    bool     `json:"stream"`
-	Took      *float64 `json:"took"` // nil if --record did not write the line; the response then counts as a stream
+	Took      *float64 `json:"took"` // nil if --record did not write the line: the response then counts as a stream
 
 	number int
 }
 
 // ReadTrace reads a trace: lines of JSON with timestamp (ms), input_length, output_length (tokens)
-// and hash_ids; equal leading hash_ids mean an equal prefix. Times count from the earliest
-// timestamp. The error joins one error for each bad line. For a trace of several pools, the error
-// is a *PoolsError.
+// and hash_ids. Two prompts whose first hash_ids are equal have an equal prefix. Arrival times are
+// relative to the earliest timestamp. The error joins one error for each invalid line. For a trace
+// of several pools, the error is a *PoolsError.
 func ReadTrace(name string, from io.Reader) (*Workload, error) { return ReadPool(name, from, "") }
 
-// ReadPool is ReadTrace for one pool's requests; "" means the trace's only pool. If the trace lacks
-// this pool, or has several pools and pool is "", the error is a *PoolsError.
+// ReadPool is like ReadTrace, but reads only the requests of one pool. If pool is "", the trace
+// must have only one pool. If the trace lacks the pool, or has several and pool is "", the error is
+// a *PoolsError.
 func ReadPool(name string, from io.Reader, pool string) (*Workload, error) {
 	w := &Workload{Name: name}
 	pools := map[string]int{}
@@ -96,7 +98,7 @@ func byArrival(a, b Request) int { return int(min(max(a.At-b.At, -1), 1)) }
 type PoolsError struct {
 	Name     string
 	Pool     string         // requested; may be empty
-	Requests map[string]int // requests by pool; "" has the requests without a pool
+	Requests map[string]int // number of requests by pool; "" for requests without a pool
 }
 
 // Error names at most 20 pools.
@@ -152,7 +154,7 @@ func (w *Workload) add(l line, models map[string]int) {
 		Whole: l.Took != nil && !l.Stream, line: l.number, status: l.Status,
 	}
 	for i := range l.blocks() {
-		content := mix(uint64(len(w.Requests))<<32 | uint64(i) | 1<<63) // prompts without hash_ids share nothing
+		content := mix(uint64(len(w.Requests))<<32 | uint64(i) | 1<<63) // a prompt without hash_ids shares no block
 		if len(l.Hashes) > 0 {
 			content = mix(uint64(l.Hashes[i])) ^ uint64(model)
 		}
@@ -162,8 +164,8 @@ func (w *Workload) add(l line, models map[string]int) {
 	w.Requests = append(w.Requests, r)
 }
 
-// Window returns n requests of a workload. The parameter from is the place of the first request, as
-// a fraction of all requests.
+// Window returns n successive requests of a workload. from is the position of the first one, as a
+// fraction (0 to 1) of all requests.
 func (w *Workload) Window(from float64, n int) *Workload {
 	part := *w
 	first := min(int(from*float64(len(w.Requests))), max(0, len(w.Requests)-n))
@@ -175,8 +177,8 @@ func (w *Workload) Window(from float64, n int) *Workload {
 	return &part
 }
 
-// Spread distributes the requests of one timestamp at random over the time until the next
-// timestamp, because traces have coarse timestamps.
+// Spread returns the workload with the requests of each timestamp distributed at random over the
+// time until the next timestamp, because traces have coarse timestamps.
 func (w *Workload) Spread(random *rand.Rand) *Workload {
 	spread := *w
 	spread.Requests = slices.Clone(w.Requests)

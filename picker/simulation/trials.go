@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// Trial is a scenario. All determines which of its requests count.
+// Trial is a scenario whose outcomes are summarized.
 type Trial struct {
 	Scenario
-	All bool // all requests count, not only requests after the first fifth
+	All bool // summarize all requests, not only requests after Workload.Warm
 }
 
-// Warm returns a fifth of the workload's duration.
+// Warm returns the time after which servers count as warmed up: a fifth of the workload's duration.
 func (w *Workload) Warm() time.Duration { return w.Requests[len(w.Requests)-1].At / 5 }
 
-// Play runs trials concurrently, and returns their summaries in order.
+// Play runs trials concurrently, and returns their summaries in the order of trials.
 func Play(trials []Trial) []Summary {
 	summaries := make([]Summary, len(trials))
 	Each(len(trials), func(i int) { summaries[i] = trials[i].play() })
@@ -31,7 +31,7 @@ func (t *Trial) play() Summary {
 	return Summarize(t.Workload, Run(t.Scenario), from, math.MaxInt64)
 }
 
-// Each calls f for 0 to n-1, concurrently on all processors.
+// Each calls f with each number from 0 to n-1, concurrently on all processors.
 func Each(n int, f func(i int)) {
 	next := make(chan int)
 	var all sync.WaitGroup
@@ -49,7 +49,8 @@ func Each(n int, f func(i int)) {
 	all.Wait()
 }
 
-// Drawings returns trials of a scenario with drawings 1 to n of a source, at a rate.
+// Drawings returns n trials of a scenario, with the workloads 1 to n that a source draws. rate is
+// in requests a second.
 func Drawings(base Scenario, from Source, rate float64, n int) []Trial {
 	trials := make([]Trial, n)
 	Each(n, func(i int) {

@@ -10,8 +10,8 @@ import (
 // Source draws workloads.
 type Source struct {
 	Name, About string
-	// Draw returns the drawing with number i (from 1), at a mean rate per second. Equal arguments
-	// give equal requests.
+	// Draw returns the workload with number i (from 1). rate is the mean number of requests a
+	// second. Equal arguments give equal requests.
 	Draw func(rate float64, i int) *Workload
 }
 
@@ -44,8 +44,8 @@ func made(n int, stream uint64, name, about string, warm time.Duration, draw fun
 	}}
 }
 
-// begin keeps the requests that arrive in [from, until), and makes their times relative to from. At
-// the new time 0, sessions are at all stages.
+// begin keeps the requests that arrive in [from, until), and makes their times relative to from. So
+// the workload begins with sessions at all stages.
 func (w *Workload) begin(from, until time.Duration) {
 	slices.SortStableFunc(w.Requests, byArrival)
 	kept := w.Requests[:0]
@@ -119,7 +119,7 @@ func (d *drawing) add(at time.Duration, contents []uint64, tail, output, adapter
 	return blocks
 }
 
-// session is a conversation: each request contains all earlier requests.
+// session is a conversation: each request's prompt contains all earlier ones.
 type session struct {
 	start    time.Duration
 	contents []uint64
@@ -127,8 +127,9 @@ type session struct {
 	key      uint64
 }
 
-// turns adds a session's requests, with a mean pause between them. Each request adds grow() blocks
-// to the next one.
+// turns adds the n requests of a session, with a mean pause between them. The prompt of each next
+// request is grow() blocks longer. tail and output draw the tokens of the prompt's last part and of
+// the response.
 func (d *drawing) turns(s session, n int, pause time.Duration, grow func() int, tail, output func() int) {
 	at := s.start
 	for range n {
@@ -161,7 +162,7 @@ func rag(d *drawing) {
 }
 
 func documents(d *drawing) {
-	const count, blocks = 188, 16 // 8,192 tokens each: twice a server's cache
+	const count, blocks = 188, 16 // 8,192 tokens each: together twice a server's cache
 	all := d.prompts(count, func() int { return blocks/2 + d.IntN(blocks+1) })
 	popular := d.zipf(count, 0.5)
 	for at := d.gap(d.rate); at < d.until; at += d.gap(d.rate) {
@@ -181,7 +182,7 @@ func lora(d *drawing) {
 
 func bursts(d *drawing) {
 	systems := d.prompts(40, func() int { return 1 + d.IntN(4) })
-	const factor, share = 6.0, 0.08 // factor on the usual rate, and share of the time
+	const factor, share = 6.0, 0.08 // a burst has factor times the usual rate, and takes this share of the time
 	usual := d.rate / (1 + (factor-1)*share)
 	at, until, burst := time.Duration(0), time.Duration(0), true
 	for at < d.until {

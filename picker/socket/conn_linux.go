@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// maxCall bounds the bytes of one system call, which takes up to about 20 us.
+// maxCall bounds the bytes of one system call, so that it takes at most about 20 us.
 const maxCall = 128 << 10
 
 type connection interface {
@@ -31,11 +31,12 @@ type conn struct {
 	in, out transfer
 }
 
-// The fields of transfer hold calls' arguments, so that no call allocates memory.
+// transfer has the arguments and results of Read or Write calls on a connection, so that a call
+// allocates no memory.
 type transfer struct {
 	mu    sync.Mutex // one call at a time
 	try   func(fd uintptr) (done bool)
-	bytes []byte // from the caller, or from pool
+	bytes []byte // the caller's, or a buffer of pool
 	n     int
 	errno syscall.Errno
 
@@ -78,7 +79,8 @@ func move(trap, fd uintptr, b []byte) (n int, errno syscall.Errno) {
 	}
 }
 
-// The poller calls read again if it returns false.
+// read makes one system call. If it returns false, the poller calls it again once the socket has
+// data.
 func (t *transfer) read(fd uintptr) bool {
 	if t.pool != nil {
 		t.buffer = t.pool.Get(t.size)
@@ -92,7 +94,8 @@ func (t *transfer) read(fd uintptr) bool {
 	return t.errno != syscall.EAGAIN
 }
 
-// The poller calls write again if it returns false.
+// write writes the rest of the bytes. If it returns false, the poller calls it again once the
+// socket has room.
 func (t *transfer) write(fd uintptr) bool {
 	for t.n < len(t.bytes) {
 		n, errno := move(syscall.SYS_WRITE, fd, t.bytes[t.n:])
@@ -128,7 +131,8 @@ func (c *conn) Read(p []byte) (int, error) {
 	return t.n, c.received(t)
 }
 
-// ReadOnReady lets a gRPC server wait for data without holding a buffer.
+// ReadOnReady waits for data, and only then takes a buffer from pool, so that gRPC's idle
+// connections hold no buffers.
 func (c *conn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) {
 	t := &c.in
 	t.mu.Lock()
@@ -157,11 +161,11 @@ func (c *conn) received(t *transfer) error {
 	return c.failure("read", t.errno)
 }
 
-// readTime is how long handlers may read their last messages: gRPC drops what they have not read
-// when a connection ends.
+// readTime delays the end of a closed connection, so that gRPC handlers can read their last
+// messages. gRPC drops messages that handlers have not read when the connection ends.
 const readTime = 20 * time.Millisecond
 
-// CloseWrite makes the client close the connection.
+// CloseWrite closes this side of the connection. The client then closes the connection.
 func (c *conn) CloseWrite() error {
 	c.ends.Store(true)
 	return c.connection.CloseWrite()

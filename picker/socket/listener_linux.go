@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Listener returns l with this package's connections. The kernel ends a connection whose data
-// remains unacknowledged for this duration; 0 means the system's default.
+// Listener returns a listener that wraps each connection of l (Conn). The kernel ends a TCP
+// connection whose data remains unacknowledged for this duration; 0 means the system's default.
 func Listener(l net.Listener, unacknowledged time.Duration) net.Listener {
 	return listener{l, unacknowledged}
 }
@@ -24,7 +24,8 @@ func (l listener) Accept() (net.Conn, error) {
 	return wrap(accepted, l.unacknowledged), nil
 }
 
-// Conn wraps c. The caller must not use c afterwards.
+// Conn returns a connection that reads and writes c as this package does. The caller must not use c
+// afterwards.
 func Conn(c net.Conn) net.Conn { return wrap(c, 0) }
 
 func wrap(c net.Conn, unacknowledged time.Duration) net.Conn {

@@ -24,15 +24,15 @@ import (
 )
 
 const (
-	// MaxBody bounds a body that is sent, in bytes.
+	// MaxBody bounds the body of a call, in bytes. Tokens skips longer requests.
 	MaxBody = prefix.MaxTokens * prefix.BytesPerToken
-	// maxResponse is 131,072 tokens of 11 bytes.
+	// maxResponse bounds a response, in bytes. It is enough for 131,072 tokens of 11 bytes.
 	maxResponse = 2 << 20
-	// maxIDs bounds the cached token IDs, in bytes of text for all prompts together.
+	// maxIDs bounds the cached token IDs of all prompts together, in bytes of JSON.
 	maxIDs = 32 << 20
 
-	// After this number of failures in a row, a pool's servers are not called for firstPause. The
-	// pause doubles up to lastPause.
+	// After this number of failures in a row, the servers of a pool are not called for firstPause.
+	// Each further failure doubles the pause, up to lastPause.
 	failures   = 5
 	firstPause = time.Second
 	lastPause  = time.Minute
@@ -40,13 +40,14 @@ const (
 
 // Config configures a Renderer.
 type Config struct {
-	// Transport calls the servers. The default keeps 16 connections to each server.
+	// Transport is the transport for calls over HTTP/1.1 in cleartext. The default keeps 16
+	// connections to each server.
 	Transport  http.RoundTripper
-	Prompts    int // cached prompts, of up to 4 KiB each; default 4,096
-	Concurrent int // calls; default 64
+	Prompts    int // number of cached prompts, each of up to 4 KiB; default 4,096
+	Concurrent int // maximum number of concurrent calls; default 64
 }
 
-// Renderer renders the prompts of all pools.
+// Renderer finds the token IDs of prompts for all pools. Its methods are safe for concurrent use.
 type Renderer struct {
 	transport http.RoundTripper
 	calls     chan struct{}
@@ -69,7 +70,7 @@ type prompt struct {
 type Tokens struct {
 	Exact prefix.Exact
 	Count int
-	IDs   []byte // JSON array, if requested; immutable
+	IDs   []byte // JSON array, if Prompt.IDs was set; immutable
 }
 
 // New returns a Renderer.
@@ -85,7 +86,7 @@ func New(c Config) *Renderer {
 
 func newTransport(by upstream.Protocol) *http.Transport { return by.Transport(16) }
 
-// Pool has the state of the calls to one pool's servers. The zero value is ready.
+// Pool counts the failures of calls to one pool's servers. The zero value is ready to use.
 type Pool struct {
 	Protocol upstream.Protocol
 
@@ -126,13 +127,13 @@ func (p *Pool) transport(clear http.RoundTripper) http.RoundTripper {
 // URL returns the base of a server's URLs.
 func (p *Pool) URL(server netip.AddrPort) string { return p.Protocol.URL(server) }
 
-// Prompt is a prompt to render.
+// Prompt is a prompt whose token IDs are needed.
 type Prompt struct {
 	Key  uint64 // hash of the prompt's text
 	Kind request.Kind
 	Body mem.BufferSlice // body of the whole request
 	Salt uint64
-	IDs  bool // Tokens.IDs are needed
+	IDs  bool // return Tokens.IDs
 }
 
 func path(k request.Kind) string {
@@ -145,11 +146,12 @@ func path(k request.Kind) string {
 	return ""
 }
 
-// Known reports whether prompts of a kind can be rendered.
+// Known reports whether servers can tokenize prompts of a kind.
 func Known(k request.Kind) bool { return path(k) != "" }
 
-// Tokens returns a prompt as token IDs. The function base returns a server's URL without a path.
-// Tokens returns false if no answer arrives within the time wait.
+// Tokens returns a prompt as token IDs, from the cache or from a server. base returns the server's
+// URL without a path. Tokens returns false if it skips the call, or if no valid answer arrives
+// within wait.
 func (r *Renderer) Tokens(ctx context.Context, base func() string, p *Prompt, pool *Pool, wait time.Duration) (Tokens,
 	bool) {
 	if known := r.find(p.Key); known != nil && (!p.IDs || known.ids != nil) {
@@ -191,8 +193,8 @@ func salted(p *prompt, salt uint64) Tokens {
 	return t
 }
 
-// ask sends p to url. The call gets its own reader of the body, because the transport may close
-// the reader after ask has returned.
+// ask sends a prompt to url, and reads its token IDs. The call gets a reader of its own for the
+// body, because the transport may close the reader after ask has returned.
 func (r *Renderer) ask(ctx context.Context, transport http.RoundTripper, url string, p *Prompt) (*prompt, error) {
 	call, err := http.NewRequestWithContext(ctx, http.MethodPost, url, mem.BufferSlice(slices.Clone(p.Body)).Reader())
 	if err != nil {
@@ -228,7 +230,8 @@ func (r *Renderer) ask(ctx context.Context, transport http.RoundTripper, url str
 
 var errNoTokens = errors.New("the response has no token_ids")
 
-// The tokens of a response with images are not comparable with events.
+// read reads a response of a render endpoint. It does not use the tokens of a prompt with images,
+// because KV events have other tokens for images.
 func read(body io.Reader, key uint64) (*prompt, error) {
 	s := request.New(request.Rendered)
 	defer s.Release()

@@ -14,11 +14,12 @@ type Ledger struct {
 	held map[Proxy]int64
 }
 
-// least is the minimum number of bytes counted for an upload: about the cost of a call without a
+// least is the minimum number of bytes that an upload counts: about the memory of a call without a
 // body.
 const least = 64 << 10
 
-// Upload is the share of one request in its proxy's memory. It is not safe for concurrent use.
+// Upload counts the memory that one request's body takes in its proxy. It is not safe for
+// concurrent use.
 type Upload struct {
 	ledger *Ledger
 	proxy  Proxy
@@ -27,13 +28,14 @@ type Upload struct {
 	held   int64
 }
 
-// Open starts an upload through a proxy that may hold limit bytes in all. The caller calls Close.
+// Open starts an upload through a proxy that may hold limit bytes in all. The caller closes the
+// Upload.
 func (l *Ledger) Open(p Proxy, limit int64) *Upload {
 	return &Upload{ledger: l, proxy: p, limit: limit}
 }
 
-// Take reserves n more bytes, or returns false if the upload would exceed half of the room that
-// other uploads leave.
+// Take reserves n more bytes for the upload. It returns false, and reserves nothing, if the upload
+// would then take more than half of the memory that other uploads leave.
 func (u *Upload) Take(n int64) bool {
 	l := u.ledger
 	l.mu.Lock()

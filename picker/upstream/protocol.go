@@ -11,16 +11,18 @@ const (
 	// maxHeader bounds a response's headers, in bytes.
 	maxHeader = 64 << 10
 	idleFor   = time.Minute
-	// An HTTP/2 connection is pinged if it receives no data for pingAfter, and closed if the ping
-	// has no answer within pingFor. A call's timeout does not close the connection.
+	// If an HTTP/2 connection receives no data for pingAfter, the transport sends a ping. It closes
+	// the connection if no answer arrives within pingFor. Without pings, a dead connection would
+	// stay open, because a call's timeout does not close it.
 	pingAfter, pingFor = 5 * time.Second, 5 * time.Second
 )
 
 // Protocol is how a pool's model servers are called. The zero value is HTTP/1.1 in cleartext.
 type Protocol struct {
 	TLS *tls.Config // nil means cleartext; immutable
-	Key string      // differs if TLS differs
-	// HTTP2 uses prior knowledge in cleartext, and ALPN with TLS.
+	Key string      // identifies the TLS configuration, which Same cannot compare
+	// HTTP2 means HTTP/2: with prior knowledge in cleartext, and by ALPN with TLS. Otherwise calls
+	// use HTTP/1.1.
 	HTTP2 bool
 }
 
@@ -38,8 +40,8 @@ func (p Protocol) URL(server netip.AddrPort) string {
 	return "http://" + server.String()
 }
 
-// Transport returns a new transport. The parameter idle is the maximum number of unused connections
-// that it keeps to each server.
+// Transport returns a new transport. idle is the maximum number of idle connections that it keeps
+// to each server; 0 means that it keeps none.
 func (p Protocol) Transport(idle int) *http.Transport {
 	t := &http.Transport{
 		TLSClientConfig: p.TLS, DisableKeepAlives: idle == 0, MaxIdleConnsPerHost: idle, IdleConnTimeout: idleFor,

@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// Closing an unused connection frees SQLite's memory.
+	// An idle connection is closed after idleConnection, which frees SQLite's memory.
 	idleConnection = 30 * time.Second
 	rowsAtOnce     = 100
-	// Above maxFile bytes, the oldest hours of a SQLite file are dropped.
+	// If a SQLite file exceeds maxFile bytes, shrink deletes its oldest hours.
 	maxFile = 256 << 20
 	// MaxRows bounds the rows of one Answer.
 	MaxRows = 100_000
@@ -43,7 +43,7 @@ var (
 
 type database struct {
 	file string
-	// url returns the URL of PostgreSQL, which may change; nil means SQLite.
+	// url returns the URL of PostgreSQL, which may change between calls; nil means SQLite.
 	url  func() (string, error)
 	used string // the URL in use
 	db   *sql.DB
@@ -84,7 +84,8 @@ func (d *database) connect(ctx context.Context) (*sql.DB, error) {
 	return db, nil
 }
 
-// prepare does not try to make existing tables: the user may lack the permission.
+// prepare creates the tables. It does not try to if they exist, because the database's user may
+// lack the permission.
 func prepare(ctx context.Context, db *sql.DB) error {
 	if rows, err := db.QueryContext(ctx, "SELECT sequence FROM penstock_usage_applied LIMIT 1"); err == nil {
 		return errors.Join(rows.Err(), rows.Close())
@@ -97,7 +98,7 @@ func prepare(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// The URL may contain a password.
+// withoutURL removes the database's URL from an error, because the URL may contain a password.
 func withoutURL(err error) error {
 	if parse := (*url.Error)(nil); errors.As(err, &parse) {
 		return fmt.Errorf("the URL of the database is invalid: %w", parse.Err)
@@ -137,7 +138,7 @@ func (d *database) apply(ctx context.Context, b Batch) error {
 		return err
 	}
 	if n, err := result.RowsAffected(); err != nil || n == 0 {
-		return err // the batch was applied earlier
+		return err // no row means that the batch was applied earlier
 	}
 	// b.Rows is sorted, so all transactions lock rows in the same order, and cannot deadlock.
 	for part := range slices.Chunk(b.Rows, rowsAtOnce) {
@@ -180,8 +181,8 @@ func upsert(list []Row) (statement string, values []any) {
 	return text.String(), values
 }
 
-// shrink drops the oldest hours of a SQLite file that exceeds sizeLimit. If only one hour is left,
-// new rows lose their names.
+// shrink deletes the oldest hours of a SQLite file that exceeds sizeLimit. If only one hour is
+// left, shrink sums list to rows with the names Other, so that the file hardly grows.
 func shrink(ctx context.Context, db *sql.DB, list []Row) ([]Row, error) {
 	var pages, free, size, hours int64
 	for _, pragma := range []struct {
@@ -212,7 +213,8 @@ func shrink(ctx context.Context, db *sql.DB, list []Row) ([]Row, error) {
 
 var sizeLimit int64 = maxFile
 
-// The result first is the first hour in the database, or 0 if there are no rows.
+// read returns the rows from an hour on, grouped by columns. first is the first hour in the
+// database; 0 if it has no rows.
 func (d *database) read(ctx context.Context, by []string, from int64) (out []Row, first int64, err error) {
 	db, err := d.connect(ctx)
 	if err != nil {
@@ -259,7 +261,7 @@ func (d *database) read(ctx context.Context, by []string, from int64) (out []Row
 }
 
 func (d *database) applied(ctx context.Context, b Batch) bool {
-	if d.db == nil { // there is no database, or connecting failed
+	if d.db == nil { // there is no database, or the connection failed
 		return false
 	}
 	var sequence int64

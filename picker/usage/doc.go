@@ -1,14 +1,15 @@
 // Package usage counts the requests, tokens and GPU seconds of each caller, by model, pool and
-// hour. A Keeper receives the requests that Envoys' gates decided (accesslog.Used), after their
-// end. cmd connects access logs to Log, and the command "usage" to Read.
+// hour. A Keeper receives the requests that gates decided (accesslog.Used) from Envoys' access
+// logs. cmd passes access logs to Log, and answers the command "usage" with Read.
 //
-// Counts go from memory (keeper.go) to a journal in the state folder (journal.go), and every ten
-// seconds to a database, SQLite or PostgreSQL (database.go). Responses without an account of tokens
-// are estimated (estimate.go).
+// The Keeper writes counts from memory (keeper.go) to a journal in the state folder (journal.go),
+// and every ten seconds to a SQLite or PostgreSQL database (database.go). If a response does not
+// report its tokens, the Keeper estimates them (estimate.go).
 //
 // Invariants:
 //   - No request waits for a disk or a database, or fails because of their errors.
-//   - Counts in the journal survive a kill. A segment is removed after its commit. Applying a
-//     segment again has no effect.
-//   - Memory, journal and SQLite file are bounded. Above maxKeys, counts lose their names.
+//   - Counts in the journal survive a kill of the process. The Keeper removes a segment of the
+//     journal after the database has committed it. To apply a segment again has no effect.
+//   - The sizes of memory, journal and SQLite file are bounded. Above maxKeys keys, further counts
+//     have the name Other.
 package usage

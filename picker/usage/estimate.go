@@ -8,22 +8,23 @@ import (
 )
 
 const (
-	// An account with more than maxTokens tokens is ignored.
+	// If a response reports more than maxTokens tokens, the report is ignored.
 	maxTokens = 1 << 24
-	// tokenBytes is the size of a token in JSON. envelopeBytes is the size of a response without
-	// its text and without usage.
+	// tokenBytes is the assumed size of a token in JSON. envelopeBytes is the assumed size of a
+	// response without its text and without usage. Both are in bytes.
 	tokenBytes, envelopeBytes = 4, 250
-	// Compression with gzip makes a response or a stream smaller by these factors.
+	// gzip makes a whole response or a stream smaller by these assumed factors.
 	encodedWhole, encodedStream = 2.5, 12
-	// priorTokens is the weight of the assumed size among measured sizes, in tokens.
+	// priorTokens is the weight of an assumed size against measured sizes, in tokens.
 	priorTokens = 256
-	// Beyond memoryTokens, the weight of earlier answers is halved.
+	// After memoryTokens measured tokens, the weight of earlier responses is halved.
 	memoryTokens  = 1 << 20
 	minOutput     = 16
 	maxEstimators = 1000
 )
 
-// eventBytes is the assumed size of an event with one token, without the model's name.
+// eventBytes is the assumed size of a stream's event with one token, in bytes, without the model's
+// name.
 var eventBytes = map[request.Kind]float64{
 	request.ChatCompletions: 200, request.Completions: 190, request.Messages: 115, request.Responses: 230,
 }
@@ -42,7 +43,7 @@ type poolKind struct {
 
 type estimator struct{ prompts, events ratio }
 
-// ratio is a quotient of two sums, in which earlier terms lose weight.
+// ratio is the quotient of two sums. The weight of earlier terms decays.
 type ratio struct{ over, under float64 }
 
 func (r *ratio) add(over, under float64) {

@@ -15,12 +15,13 @@ import (
 )
 
 const (
-	// fullSegment is the size, in bytes, at which a segment closes while earlier segments wait for
-	// the database.
+	// While earlier segments wait for the database, the open segment is closed only at fullSegment
+	// bytes.
 	fullSegment = 1 << 20
-	// From compactFrom bytes on, a closed segment is compacted to one row for each key.
+	// A closed segment of at least compactFrom bytes is compacted to one row for each key.
 	compactFrom = 256 << 10
-	// Above maxWaiting bytes of segments that wait for the database, counts wait in memory.
+	// If more than maxWaiting bytes of segments wait for the database, further counts wait in
+	// memory.
 	maxWaiting = 64 << 20
 	// maxLine bounds a line of a segment, in bytes.
 	maxLine = 16 << 10
@@ -28,19 +29,20 @@ const (
 
 // Batch is the content of one segment.
 type Batch struct {
-	// Start differs after each start of Process. Sequence numbers the segments from 1.
+	// Process is the process's name, and Start identifies one run of this process. Sequence numbers
+	// the segments of a run from 1.
 	Process  string `json:"process"`
 	Start    string `json:"start"`
 	Sequence int64  `json:"sequence"`
 	Rows     []Row  `json:"-"`
 }
 
-// Methods of journal must not be called concurrently.
+// journal writes segments to a folder. It is not safe for concurrent use.
 type journal struct {
 	folder string
-	batch  Batch // batch of the open segment, or otherwise of the last one
+	batch  Batch // batch of the open segment, or of the last one if no segment is open
 	open   *os.File
-	size   int64 // size of the open segment, which has only whole lines
+	size   int64 // bytes of the open segment, which has only whole lines
 	closed int64 // bytes of closed segments
 }
 
@@ -73,7 +75,7 @@ func (j *journal) append(list []Row) error {
 	}
 	n, err := j.open.Write(text.Bytes())
 	if err != nil {
-		if n > 0 { // a part fitted on the disk, and is removed
+		if n > 0 { // the disk is full: remove the part that was written
 			err = errors.Join(err, j.open.Truncate(j.size))
 		}
 		return err
@@ -121,7 +123,7 @@ func (j *journal) close() error {
 	return nil
 }
 
-// A kill or a power cut leaves the old or the new segment.
+// replace replaces a file atomically: a kill or a power cut leaves the old or the new content.
 func replace(path string, text []byte) error {
 	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -134,8 +136,8 @@ func replace(path string, text []byte) error {
 	return errors.Join(err, os.Remove(f.Name()))
 }
 
-// segments lists the segments of a folder except the open segment, and returns their size in bytes.
-// They are sorted by Batch.Start, then by Batch.Sequence.
+// segments lists the segments in a folder except the open segment, and returns their total size in
+// bytes. They are sorted by Batch.Start, then by Batch.Sequence.
 func segments(folder, open string) (paths []string, bytes int64, err error) {
 	entries, err := os.ReadDir(folder)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -159,8 +161,8 @@ func segments(folder, open string) (paths []string, bytes int64, err error) {
 
 var errDamaged = errors.New("the segment names no process, start and sequence")
 
-// readSegment sums a segment's rows by key. It skips the incomplete line that a kill or a full disk
-// leaves.
+// readSegment reads a segment, and sums its rows by key. It skips an incomplete line, which a kill
+// or a full disk may leave.
 func readSegment(path string) (b Batch, err error) {
 	f, err := os.Open(path)
 	if err != nil {

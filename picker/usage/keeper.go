@@ -25,17 +25,17 @@ const (
 
 // Config configures a Keeper.
 type Config struct {
-	// Folder holds the journal, and the SQLite file unless URL is set. With "", counts stay in
+	// Folder holds the journal, and the SQLite file unless URL is set. If it is "", counts stay in
 	// memory.
 	Folder string
 	// Process is this process's name in the database.
 	Process string
-	// URL returns the URL of a PostgreSQL database; nil means SQLite.
+	// URL returns the URL of the PostgreSQL database; nil means SQLite.
 	URL func() (string, error)
-	// Place returns the pool of an Envoy cluster, for requests without a pick; may be nil.
+	// Place returns the pool of an Envoy cluster, to count requests without a pick; may be nil.
 	Place func(cluster string) string
-	// Late is called when counts have waited for lateAfter, and with zero values when these counts
-	// are written; may be nil.
+	// Late is called while counts have waited for the database for at least lateAfter, and with
+	// zero values once they are written; may be nil.
 	Late func(age time.Duration, why string)
 	Now  func() time.Time
 	Log  *slog.Logger
@@ -50,7 +50,7 @@ type Keeper struct {
 	mu    sync.Mutex
 	held  rows
 	since time.Time
-	first time.Time // when this process counted first
+	first time.Time // time of this process's first count
 	wake  chan struct{}
 	open  open
 
@@ -62,7 +62,7 @@ type Keeper struct {
 	database database
 
 	state   sync.Mutex // guards the fields below
-	waiting time.Time  // since when counts wait; zero if no counts wait
+	waiting time.Time  // since when counts wait for the database; zero if none wait
 	why     string
 }
 
@@ -78,13 +78,13 @@ func New(cfg Config) *Keeper {
 	return k
 }
 
-// Folder returns Config.Folder for a state folder.
+// Folder returns the value for Config.Folder in a state folder.
 func Folder(stateDir string) string { return filepath.Join(stateDir, "usage") }
 
-// File is the SQLite file in a folder.
+// File returns the path of the SQLite file in a folder (Config.Folder).
 func File(folder string) string { return filepath.Join(folder, "usage.db") }
 
-// Log counts requests. It never waits for a disk.
+// Log counts requests that have ended. It never waits for a disk or a database.
 func (k *Keeper) Log(list []accesslog.Used) {
 	now := k.cfg.Now()
 	begin := now.Unix() - ((now.Unix()%hour)+hour)%hour
@@ -103,7 +103,7 @@ func (k *Keeper) Log(list []accesslog.Used) {
 		c := k.estimates.count(u)
 		model := u.Model
 		if c.Requests > 0 && c.Failed > 0 && model != "" {
-			model = Other // a client may have invented the name
+			model = Other // a client may have invented the model's name
 		}
 		key := Key{Hour: begin, Owner: clean(u.Caller), Model: clean(model), Pool: clean(pool)}
 		k.held.add(key, c)
@@ -124,7 +124,7 @@ func (k *Keeper) Log(list []accesslog.Used) {
 	}
 }
 
-// Run writes counts until ctx ends, and once more at the end.
+// Run writes counts to the journal and the database until ctx ends, and once more at the end.
 func (k *Keeper) Run(ctx context.Context) error {
 	if k.cfg.Folder == "" {
 		<-ctx.Done()
@@ -193,8 +193,8 @@ func (k *Keeper) write() {
 	k.since = since
 }
 
-// Unless the parameter always is true, a segment below fullSegment stays open while earlier
-// segments wait.
+// rotate writes the counts in memory, closes the open segment, and returns all closed segments.
+// While earlier segments wait, a segment below fullSegment stays open, unless always is true.
 func (k *Keeper) rotate(always bool) (list []string, err error) {
 	k.write()
 	k.disk.Lock()
@@ -241,7 +241,7 @@ func (k *Keeper) applyOne(ctx context.Context, path string) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	case errors.Is(err, errDamaged): // ended by a kill or a full disk before its first line
+	case errors.Is(err, errDamaged): // a kill or a full disk left a segment without a first line
 		return os.Remove(path)
 	case err != nil:
 		return err
@@ -271,7 +271,8 @@ func (k *Keeper) settle(oldest string, err error) {
 	case err == nil:
 		k.waiting, k.why = time.Time{}, ""
 	default:
-		// A clock that is set back must not make counts younger than they are.
+		// waiting only moves back: if the clock is set back, counts must not look younger than they
+		// are.
 		if k.waiting.IsZero() || !since.IsZero() && since.Before(k.waiting) {
 			k.waiting = since
 		}

@@ -7,17 +7,17 @@ import (
 )
 
 const (
-	// Beyond maxOpen requests in flight, a request that is cut with its Envoy is not counted.
+	// maxOpen bounds the requests in flight that Cut can count.
 	maxOpen = 20_000
-	// Envoy repeats a periodic entry every 2 s (translator/envoy). Without one for longer, another
-	// process receives the entries of the request, or its Envoy has ended.
+	// If no periodic entry of a request arrives for openFor, another process receives the entries,
+	// or the request's Envoy has ended. Envoy sends a periodic entry every 2 s (translator/envoy).
 	openFor = 5 * time.Second
 )
 
-// open has the last periodic entries of requests in flight. Keeper.mu guards it.
+// open has the last periodic entry of each request in flight. Keeper.mu guards it.
 type open struct {
 	last map[string]seen
-	cut  map[string]bool // counted without a last entry
+	cut  map[string]bool // requests that Cut has counted, by ID
 }
 
 type seen struct {
@@ -25,7 +25,8 @@ type seen struct {
 	at   time.Time
 }
 
-// note reports whether an entry is the only one that counts its request.
+// note records a periodic entry. It reports whether the caller must count this entry: only a
+// request's last entry counts, and only if Cut has not counted the request.
 func (o *open) note(u *accesslog.Used, now time.Time) bool {
 	switch {
 	case u.Open && len(o.last) >= maxOpen && o.last[u.ID].at.IsZero():
@@ -52,8 +53,9 @@ func (o *open) drop(now time.Time) {
 	}
 }
 
-// Cut counts the requests in flight as failed, with the bytes of their last periodic entries. It is
-// for a process that has ended the Envoys of all its Gateways.
+// Cut counts the requests in flight as failed, with the bytes of their last periodic entries. A
+// process calls it after it has ended the Envoys of all its Gateways, which then send no last
+// entries.
 func (k *Keeper) Cut() {
 	now := k.cfg.Now()
 	k.mu.Lock()

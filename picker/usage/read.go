@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// Query selects rows.
+// Query selects the rows of an Answer.
 type Query struct {
-	By    []string // keyColumns to group by; empty means one row
+	By    []string // columns (keyColumns) by which to group the counts; empty means one row for all
 	Since time.Duration
 }
 
@@ -33,25 +33,26 @@ func (q Query) Check() error {
 	return nil
 }
 
-// Answer has the rows of a Query.
+// Answer is the answer to a Query.
 type Answer struct {
-	// Since is the first hour that has counts, in seconds since 1970, or 0. If only the process
-	// holds counts, it is the time of the first one.
+	// Since is the first hour with counts, in seconds since 1970; 0 if there are none. If the
+	// counts are only in the process's memory, it is the time of the first count.
 	Since int64 `json:"since,omitempty"`
-	From  int64 `json:"from"` // the first hour that the rows include
-	// Until is the time until which the rows include each request that ended, in seconds since
-	// 1970; 0 if no process runs.
+	From  int64 `json:"from"` // the first hour that the rows include, in seconds since 1970
+	// Until is a time in seconds since 1970: the rows include every request that ended before
+	// Until. It is 0 if no process runs.
 	Until int64 `json:"until,omitempty"`
 	// Shared means that other processes write to the same database.
 	Shared bool `json:"shared,omitempty"`
-	// Late is the age of the oldest waiting count, in seconds. Problem is why counts wait for the
-	// database, or why the database could not be read.
+	// Late is how long the oldest count has waited for the database, in seconds; 0 if none waits.
+	// Problem is why counts wait, or why the database could not be read.
 	Late    int64  `json:"late,omitempty"`
 	Problem string `json:"problem,omitempty"`
 	Rows    []Row  `json:"rows"`
 }
 
-// Read answers a query, including all counts of this process so far.
+// Read answers a query. The answer includes all counts of this process so far, also if the database
+// does not have them yet.
 func (k *Keeper) Read(ctx context.Context, q Query) Answer { return k.read(ctx, q, true) }
 
 func (k *Keeper) read(ctx context.Context, q Query, flush bool) Answer {
@@ -100,7 +101,8 @@ func (k *Keeper) read(ctx context.Context, q Query, flush bool) Answer {
 	return out
 }
 
-// pending returns this process's counts that the database lacks. k.apply is held.
+// pending returns this process's counts from an hour on that the database lacks. The caller holds
+// k.apply.
 func (k *Keeper) pending(ctx context.Context, from int64) (out []Row) {
 	k.disk.Lock()
 	defer k.disk.Unlock()
@@ -109,7 +111,8 @@ func (k *Keeper) pending(ctx context.Context, from int64) (out []Row) {
 		list, _, _ = segments(k.journal.folder, "")
 	}
 	for _, path := range list {
-		// A kill between the commit and the removal of a segment leaves an applied segment.
+		// If the process was killed between a segment's commit and its removal, the database
+		// already has the segment.
 		if b, err := readSegment(path); err == nil && !k.database.applied(ctx, b) {
 			out = append(out, b.Rows...)
 		}
@@ -136,7 +139,7 @@ func (k Key) only(columns []string) (out Key) {
 	return out
 }
 
-// Merge sums the answers of several processes, each with a separate database.
+// Merge sums the answers of several processes, each of which has a database of its own.
 func Merge(answers []Answer) (out Answer) {
 	sums := rows{}
 	var problems []string
@@ -162,7 +165,8 @@ func Merge(answers []Answer) (out Answer) {
 	return out
 }
 
-// ReadFolder answers a query from a folder whose process has ended. It changes no file.
+// ReadFolder answers a query from the files in a folder. The process that wrote them has ended.
+// ReadFolder changes no file.
 func ReadFolder(ctx context.Context, folder string, q Query, now func() time.Time) (Answer, error) {
 	k := New(Config{Folder: folder, Now: now, Log: slog.New(slog.DiscardHandler)})
 	list, _, err := segments(k.journal.folder, "")

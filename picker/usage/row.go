@@ -8,10 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// Other is the model or owner of counts without names.
+// Other is the model, owner or pool of counts for which no separate name is kept.
 const Other = "other"
 
-// maxName bounds a name in a row, in bytes. Models are names that clients choose.
+// maxName bounds a name in a row, in bytes, because clients choose the names of models.
 const maxName = 256
 
 // Key identifies the counts of one row.
@@ -19,7 +19,7 @@ type Key struct {
 	Hour  int64  `json:"hour,omitempty"`  // seconds since 1970; 0 means all hours
 	Owner string `json:"owner,omitempty"` // "" for a denied request without an owner
 	Model string `json:"model,omitempty"`
-	Pool  string `json:"pool,omitempty"` // objectid.Target, or a Service
+	Pool  string `json:"pool,omitempty"` // pool, as text of an objectid.Target, or a Service
 }
 
 func (k Key) compare(o Key) int {
@@ -29,9 +29,9 @@ func (k Key) compare(o Key) int {
 
 // Counts are sums over requests.
 type Counts struct {
-	Requests  int64 `json:"requests"`  // requests that a gate let in
+	Requests  int64 `json:"requests"`  // requests that a gate permitted
 	Denied    int64 `json:"denied"`    // requests that a gate denied
-	Failed    int64 `json:"failed"`    // part of Requests: status 400 and above, or no whole response
+	Failed    int64 `json:"failed"`    // part of Requests: with status 400 or above, or without a complete response
 	Estimated int64 `json:"estimated"` // part of Requests: the tokens are estimates
 	// Input counts the tokens of prompts. Cached is the part of Input that was cached. Output
 	// counts the tokens of responses.
@@ -68,8 +68,8 @@ type Row struct {
 
 type rows map[Key]*Counts
 
-// maxKeys bounds the keys in memory and in one segment. Further keys have the model Other; above
-// twice maxKeys, all their names are Other.
+// maxKeys bounds the keys in memory and in one segment. Beyond maxKeys, new keys have the model
+// Other. Beyond twice maxKeys, all names of new keys are Other.
 const maxKeys = 20_000
 
 func (r rows) add(k Key, c Counts) {

@@ -37,7 +37,7 @@ const (
 	step       = 64 << 10
 	buffer     = 4 << 10
 
-	commandsPerMinute = 1200 // a heartbeat is one command per second or less
+	commandsPerMinute = 1200 // a peer sends at most one heartbeat a second
 )
 
 const (
@@ -53,16 +53,17 @@ var (
 	errCommands = fmt.Errorf("ZMTP: the peer sends more than %d commands a minute", commandsPerMinute)
 )
 
-// Limits bounds one or several connections. A zero value means the default given.
+// Limits are the limits of one or several connections. A zero field means its default.
 type Limits struct {
-	Message int           // bytes; default DefaultMessage
-	Timeout time.Duration // limit of the handshake, and of each message; default 10 s
-	// Large is a semaphore. Its capacity is the number of large messages that may be read at the
-	// same time. Own is a semaphore for the large messages of one peer. Both may be nil.
+	Message int           // maximum size of a message, in bytes; default DefaultMessage
+	Timeout time.Duration // maximum duration of the handshake, and of each message; default 10 s
+	// Large is a semaphore: its capacity is how many connections may read a large message at the
+	// same time. Own is such a semaphore for the connections of one peer. A nil semaphore means no
+	// limit.
 	Large, Own chan struct{}
 }
 
-// Conn is a connection after its handshake. Reading and writing may be concurrent.
+// Conn is a connection after its handshake. One Read and one Write may run concurrently.
 type Conn struct {
 	nc     net.Conn
 	limits Limits
@@ -70,10 +71,10 @@ type Conn struct {
 	memory []byte
 	frames [][]byte
 	ends   []int
-	large  bool // holds a place of Limits.Large and of Limits.Own
+	large  bool // the connection holds a slot of Limits.Large and of Limits.Own
 
 	commands int
-	since    time.Time // start of the minute in which commands are counted
+	since    time.Time // start of the minute for which commands counts
 }
 
 var greeting = func() [64]byte {
@@ -83,8 +84,8 @@ var greeting = func() [64]byte {
 	return g
 }()
 
-// Handshake makes a Conn from a TCP connection, and closes nc on failure. socketType is the type of
-// this end's socket.
+// Handshake makes a Conn from a TCP connection. It closes nc on failure. socketType is this end's
+// ZeroMQ socket type, such as SUB.
 func Handshake(nc net.Conn, socketType string, limits Limits) (*Conn, error) {
 	limits.Message, limits.Timeout = cmp.Or(limits.Message, DefaultMessage), cmp.Or(limits.Timeout, defaultTimeout)
 	c := &Conn{nc: nc, limits: limits, reader: bufio.NewReaderSize(nc, buffer)}
@@ -170,11 +171,11 @@ func (c *Conn) RemoteAddr() net.Addr { return c.nc.RemoteAddr() }
 // Close ends the connection, and a Read in progress.
 func (c *Conn) Close() error { return c.nc.Close() }
 
-// Subscribe asks a PUB socket for the messages whose first frame begins with topic.
+// Subscribe subscribes to a PUB socket's messages whose first frame begins with topic.
 func (c *Conn) Subscribe(topic string) error { return c.Write(append([]byte{1}, topic...)) }
 
-// Read returns the frames of the next message, valid until the next call. After an error the
-// connection is unusable.
+// Read returns the frames of the next message. They are valid until the next Read or Free. After an
+// error, the connection is unusable.
 func (c *Conn) Read() (frames [][]byte, err error) {
 	c.memory, c.ends = c.memory[:0], c.ends[:0]
 	if c.release(); cap(c.memory) > large {
@@ -192,7 +193,7 @@ func (c *Conn) Read() (frames [][]byte, err error) {
 			if err := c.command(size); err != nil {
 				return nil, err
 			}
-			if len(c.ends) == 0 { // a heartbeat, because no message has begun
+			if len(c.ends) == 0 { // no message has begun, so the command is a heartbeat
 				if err := c.nc.SetReadDeadline(time.Time{}); err != nil {
 					return nil, err
 				}
@@ -230,7 +231,8 @@ func (c *Conn) await() error {
 	return c.nc.SetReadDeadline(time.Now().Add(c.limits.Timeout))
 }
 
-// The peer's own place is taken first, so that no peer takes all of Large.
+// place takes a slot of Own and then of Large, so that connections of one peer that wait for Own
+// hold no slots of Large.
 func (c *Conn) place() error {
 	wait := time.NewTimer(c.limits.Timeout)
 	defer wait.Stop()
@@ -265,7 +267,7 @@ func (c *Conn) release() {
 	}
 }
 
-// Free releases the memory of the last message. Call it when reading ends.
+// Free releases the memory of the last message. The caller calls it if it will not read again soon.
 func (c *Conn) Free() {
 	c.release()
 	c.memory, c.frames = nil, nil

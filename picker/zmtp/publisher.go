@@ -7,17 +7,18 @@ import (
 	"time"
 )
 
-// queued is how many messages wait to be sent on a connection. Further messages are dropped, as in
-// PUB sockets.
+// queued is how many messages may wait to be sent on a connection. Send drops further messages, as
+// ZeroMQ's PUB sockets do.
 const queued = 1024
 
-// Publisher is a PUB socket that sends each message to all SUB sockets, whatever their topics.
+// Publisher is a PUB socket. It sends every message to all connected SUB sockets, whatever their
+// topics.
 type Publisher struct {
 	mu    sync.Mutex
 	conns map[*Conn]chan [][]byte
 }
 
-// Serve accepts subscribers until ctx ends; it closes the listener.
+// Serve accepts subscribers' connections until ctx ends, and then closes the listener.
 func (p *Publisher) Serve(ctx context.Context, listener net.Listener) error {
 	var conns sync.WaitGroup
 	defer conns.Wait()
@@ -34,7 +35,8 @@ func (p *Publisher) Serve(ctx context.Context, listener net.Listener) error {
 	}
 }
 
-// Dial connects to a listening SUB socket, again and again until ctx ends.
+// Dial connects to a listening SUB socket until ctx ends. After a failure or the end of a
+// connection, it pauses for the time again, and reconnects.
 func (p *Publisher) Dial(ctx context.Context, address string, again time.Duration) {
 	for {
 		var dialer net.Dialer
@@ -49,7 +51,7 @@ func (p *Publisher) Dial(ctx context.Context, address string, again time.Duratio
 	}
 }
 
-// Subscribers returns the number of connected and subscribed SUB sockets.
+// Subscribers returns the number of connected SUB sockets that have subscribed.
 func (p *Publisher) Subscribers() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,7 +80,7 @@ func (p *Publisher) publish(ctx context.Context, nc net.Conn) {
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 	defer stop()
 	defer c.Close()
-	if _, err := c.Read(); err != nil { // first subscription
+	if _, err := c.Read(); err != nil { // the peer's first subscription
 		return
 	}
 	queue := make(chan [][]byte, queued)

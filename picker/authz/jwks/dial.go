@@ -26,7 +26,8 @@ var metadata = []netip.Addr{
 	netip.MustParseAddr("168.63.129.16"), netip.MustParseAddr("192.0.0.192"),
 }
 
-// allowed returns an error if the operator does not allow the host of a URL.
+// allowed returns an error if the operator does not allow fetches from the host of a URL
+// (Config.Hosts).
 func (f *Fetcher) allowed(u *url.URL) error {
 	at := endpointOf(u)
 	if f.cfg.AnyHost {

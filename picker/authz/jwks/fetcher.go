@@ -36,7 +36,7 @@ type Config struct {
 	APIEndpoints func(context.Context) ([]netip.AddrPort, error)
 	// Lookup resolves a host's name. *net.Resolver's LookupNetIP implements it.
 	Lookup func(ctx context.Context, network, host string) ([]netip.Addr, error)
-	// Now is the clock for durations.
+	// Now returns the current time.
 	Now func() time.Time
 	// Changed is called after the set or the Problem of a source has changed; may be nil.
 	Changed func()

@@ -72,8 +72,8 @@ func parseKey(raw []byte) (key, bool) {
 	return key{k.KeyID, k.Algorithm, k.Key}, true
 }
 
-// Algorithms are the signature algorithms of tokens. All are asymmetric: with a symmetric
-// algorithm, the public key could be taken for a secret.
+// Algorithms are the signature algorithms of tokens. All are asymmetric: if a symmetric algorithm
+// were accepted, an attacker could sign tokens with the public key as the secret.
 func Algorithms() []jose.SignatureAlgorithm {
 	return []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256,
 		jose.ES384, jose.ES512, jose.EdDSA}

@@ -12,7 +12,7 @@ type Source struct {
 	Issuer string
 	// URI is the URL of the set; Inline is the set itself.
 	URI, Inline string
-	// CA has the trusted CAs in PEM; "" means the system's.
+	// CA holds the CAs that a fetch trusts, in PEM; "" means the system's CAs.
 	CA string
 	// Token is a bearer token for the fetch. It is sent only to the host of URI, or of Issuer if
 	// URI is "". "" means none.

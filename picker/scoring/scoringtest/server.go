@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Start serves a scorer in cleartext until the test ends. The function score receives and returns
-// encoded messages.
+// Start serves a scorer in cleartext until the test ends, and returns its address. score receives
+// an encoded ScoreRequest and returns an encoded ScoreResponse.
 func Start(t testing.TB, score func(context.Context, []byte) ([]byte, error)) netip.AddrPort {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -39,7 +39,8 @@ func Start(t testing.TB, score func(context.Context, []byte) ([]byte, error)) ne
 	return netip.MustParseAddrPort(listener.Addr().String())
 }
 
-// Fields returns the encoded values of a message's field; for strings and messages, the content.
+// Fields returns the encoded values of a field of a message. The value of a string or a message is
+// its content, without the length.
 func Fields(m []byte, number int) (values [][]byte) {
 	for len(m) > 0 {
 		field, kind, n := protowire.ConsumeTag(m)

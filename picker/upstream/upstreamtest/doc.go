@@ -1,3 +1,3 @@
-// Package upstreamtest has a model server for tests of calls made with package upstream. A server
-// ends with its test.
+// Package upstreamtest has HTTP servers for tests of calls with package upstream. A server ends
+// with its test.
 package upstreamtest
