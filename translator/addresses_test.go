@@ -182,7 +182,7 @@ func TestAddresses_NoWayThroughTheGatewayToWhatATenantCannotReach(t *testing.T) 
 		if !strings.Contains(text, "203.0.113.9") {
 			t.Errorf("an allowed address beside %s is no endpoint, want one", c.address)
 		}
-		found := map[string]string{} // addresses found, by kind
+		found := map[string]string{} // error findings, by the owner's kind
 		for _, r := range out.Reports {
 			for _, f := range r.Findings {
 				if f.Severity == report.Error {
@@ -308,8 +308,8 @@ func TestAddresses_EndpointsThatKubernetesListsNeedNoRange(t *testing.T) {
 	if text := endpointsOf(t, tr, out); !strings.Contains(text, "10.1.2.3") {
 		t.Errorf("a pod behind its Service is no endpoint, want 10.1.2.3:\n%s", text)
 	}
-	// On a Service without a selector the label alone has no effect, because the controller ignores
-	// the Service.
+	// Without a selector, Kubernetes does not list the Service's endpoints, so a user may have set
+	// the label managed-by.
 	service = service.DeepCopy()
 	service.Spec.Selector = nil
 	rev, err := s.Apply(store.Services.Put(service))

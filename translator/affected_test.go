@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// affected returns an object's AccessPolicyAffected conditions. Each message's key is where the
-// condition is: "", a listener or a parent.
+// affected returns the messages of an object's AccessPolicyAffected conditions. The keys are "" for
+// the object itself, listeners and parents.
 func (w *gateWorld) affected(kind, name string) map[string]string {
 	out := map[string]string{}
 	note := func(at string, list []report.Condition) {
@@ -44,8 +44,7 @@ func (w *gateWorld) report(kind, name string) report.Report {
 	return report.Report{}
 }
 
-// The status of a target shows its owner which policies are in force there (GEP-713). Objects that
-// no policy targets have no such condition.
+// Only objects that a policy targets have the condition (GEP-713).
 func TestAccessPolicy_TargetsAreReportedAsAffected(t *testing.T) {
 	w := newGateWorld(t)
 	loser := gate("z", "Gateway gw")
@@ -85,8 +84,8 @@ func TestAccessPolicy_TargetsAreReportedAsAffected(t *testing.T) {
 	check("InferencePool", "first", nil)
 }
 
-// Members dial the servers of an exported pool directly, so no policy of this cluster applies to
-// them.
+// In EndpointMode, other clusters reach an exported pool's servers directly, so no policy of this
+// cluster applies to their requests.
 func TestAccessPolicy_WarnsOfGatedPoolsThatAreExported(t *testing.T) {
 	w := newGateWorld(t)
 	export := func(mode string) store.Op {
@@ -132,7 +131,6 @@ func (w *gateWorld) exposures(kind, name string) (found []string) {
 	return found
 }
 
-// A gate is ineffective if another route leads to the same servers without a gate.
 func TestAccessPolicy_WarnsOfPoolsThatAnOpenRouteReaches(t *testing.T) {
 	w := newGateWorld(t)
 	open := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "open"}}
@@ -197,7 +195,8 @@ func TestAccessPolicy_ClosedOneNamesWhatItCloses(t *testing.T) {
 	}
 }
 
-// A closed policy without readable targets names all objects of a kind as its targets.
+// A closed policy, which replaces an invalid one, targets all objects of a kind if the invalid
+// policy's targets are unreadable.
 func TestAccessPolicy_ClosureOfAKindIsReportedAtItsTargets(t *testing.T) {
 	w := newGateWorld(t)
 	w.apply(store.AccessPolicies.Put(closed("p")))

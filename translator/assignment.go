@@ -89,8 +89,8 @@ func lost(r *graph.Reader, id model.ClusterID) bool {
 	return ok && d.Lost
 }
 
-// Envoy begins no call to an unhealthy picker. Once a call has begun, Envoy cannot bypass a picker
-// that reads bodies as a stream.
+// markUnhealthy keeps Envoy from calling a picker. Once a call has begun, Envoy cannot bypass a
+// picker that reads bodies as a stream.
 func markUnhealthy(a *model.Assignment) {
 	for i := range a.Endpoints {
 		a.Endpoints[i].Unhealthy = true
@@ -148,8 +148,8 @@ func (t *tables) assignPool(r *graph.Reader, a *model.Assignment) bool {
 			a.Endpoints = append(a.Endpoints, e)
 		}
 	}
-	// A pick from before they drain may name one, and reach Envoy after this assignment. If others
-	// are left, one of them takes the request.
+	// A pick from before the drain may reach Envoy after this assignment. If all servers drain,
+	// Envoy still needs the picked one. Otherwise one of the remaining servers takes the request.
 	if len(a.Endpoints) == 0 && (last || !p.PicksAgain() && len(p.Spill) == 0) {
 		a.Endpoints = draining
 	}

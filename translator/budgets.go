@@ -13,9 +13,9 @@ import (
 )
 
 type budgetTables struct {
-	// A chain has at most 1<<n hosts, where n is its row in crowds.
+	// The value n means that the filter chain has at most 1<<n hosts.
 	crowds  *graph.Table[chainKey, int]
-	charges *graph.Table[string, *gatewayapi.Charge] // has only routes with a budget
+	charges *graph.Table[string, *gatewayapi.Charge] // only routes that have a budget
 	cuts    *graph.Table[budgetKey, gatewayapi.Cut]
 
 	candidatesByNeighbour *graph.Index[string, *model.Candidate, string]
@@ -36,7 +36,7 @@ func (k budgetKey) compare(o budgetKey) int {
 		strings.Compare(k.namespace, o.namespace))
 }
 
-// sizeKey selects routes that cost from 1<<(size-1) to below 1<<size microseconds.
+// sizeKey selects routes that cost Envoy from 1<<(size-1) to below 1<<size microseconds.
 type sizeKey struct {
 	budgetKey
 	size int
@@ -51,7 +51,7 @@ type crowdKey struct {
 	hosts int
 }
 
-// Gateway API allows 16 hostnames in a route.
+// mostHosts is Gateway API's limit of a route's hostnames.
 const mostHosts = 16
 
 func (t *tables) declareBudgets() {
@@ -95,7 +95,7 @@ func (t *tables) declareBudgets() {
 	})
 }
 
-// declareCrowds counts hosts roughly, so that one more host rarely changes the result.
+// declareCrowds counts each chain's hosts roughly, so that one more host rarely changes the result.
 func (t *tables) declareCrowds() {
 	t.candidatesByCrowd = graph.NewIndex(t.candidates, "crowd", func(_ string, c *model.Candidate) (keys []crowdKey) {
 		for _, parent := range c.Parents {

@@ -19,8 +19,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// largeRoute returns a route with this number of matches, each with 16 headers, and with redirects.
-// Its host has its name.
+// largeRoute returns a route with redirects. It has this number of matches, with 16 headers each.
 func largeRoute(namespace, name string, created int64, matches int) *gatewayv1.HTTPRoute {
 	o := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	o.CreationTimestamp = metav1.Unix(created, 0)
@@ -96,7 +95,7 @@ func (r *tenants) attached() int32 {
 	return rep.Listeners[0].AttachedRoutes
 }
 
-// placed returns which of n routes have a place, by age.
+// placed returns the numbers of the accepted routes among r0 to r(n-1).
 func (r *tenants) placed(namespace string, n int) (out []int) {
 	for i := range n {
 		if r.accepted(namespace, fmt.Sprint("r", i)).Status == report.True {
@@ -106,7 +105,6 @@ func (r *tenants) placed(namespace string, n int) (out []int) {
 	return out
 }
 
-// budget sets the budget by an EnvoyFleet of the Gateway.
 func (r *tenants) budget(milliseconds int32) {
 	r.t.Helper()
 	fleet := &v1alpha1.EnvoyFleet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "fleet"}}
@@ -153,7 +151,6 @@ func TestRouteBudget_LargeRoutesOfANamespaceLeaveItsNeighboursAlone(t *testing.T
 			t.Errorf("the condition has no %q: %+v", want, c)
 		}
 	}
-	// After the oldest route is deleted, the next oldest route gets its place.
 	r.apply(store.HTTPRoutes.Delete(fmt.Sprint("attacker/r", n-1)))
 	if got := r.placed("attacker", n-1); len(got) != len(placed) || got[0] != placed[0]-1 {
 		t.Errorf("without the oldest, routes with a place are %v; they were %v, want as many, the next oldest first",

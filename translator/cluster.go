@@ -15,8 +15,9 @@ func (t *tables) cluster(r *graph.Reader, id model.ClusterID) (*model.Cluster, b
 	case model.OurPicker, model.OurGate:
 		c := &model.Cluster{Name: id, Protocol: model.GRPC, Own: true}
 		if id == model.OurGate {
-			// silentGates ejects a frozen process for a second, after two requests that each lost
-			// 60 ms to a failed try. Later the health check finds the process.
+			// Outlier detection (silentGates) ejects an unresponsive process for a second, after
+			// two requests that each lost 60 ms. From then on, this health check finds the process
+			// unhealthy.
 			c.HealthService = gateHealth
 		}
 		if host := t.cfg.PickerName; host != "" {
@@ -48,7 +49,7 @@ func (t *tables) cluster(r *graph.Reader, id model.ClusterID) (*model.Cluster, b
 				c.TLS = &model.UpstreamTLS{Insecure: true, AutoSNI: true}
 			}
 		}
-		if c.Fallback != model.FallbackHops { // hops are inside Envoy
+		if c.Fallback != model.FallbackHops { // hops never leave Envoy, so they need no TLS
 			policy.Secure(c)
 		}
 		return c, true
@@ -90,7 +91,7 @@ func (t *tables) cluster(r *graph.Reader, id model.ClusterID) (*model.Cluster, b
 
 const gateHealth = "envoy.service.auth.v3.Authorization"
 
-// endCalls makes Envoy end the calls in flight to a frozen picker, by changing its cluster.
+// endCalls makes Envoy end the calls in flight to an unresponsive picker, by changing its cluster.
 func endCalls(c *model.Cluster) { c.HealthService = "" }
 
 func poolCluster(p *model.Pool, id model.ClusterID) *model.Cluster {

@@ -90,7 +90,7 @@ func (t *tables) declareClusters() {
 	})
 }
 
-// The parameter `users` lists the clusters whose routes lead to the picker.
+// externalPicker uses the client certificate of a Gateway whose routes lead to one of the users.
 func (t *tables) externalPicker(r *graph.Reader, id model.ClusterID, users ...model.ClusterID) (model.ExternalPicker,
 	bool) {
 	c, ok := t.cluster(r, id)

@@ -12,39 +12,37 @@ import (
 
 // Config configures a Translator.
 type Config struct {
-	// Controller, AnyClass, AnyController, BehindService and ReservedPort are as in
-	// gatewayapi.Config.
+	// Controller is the controllerName of Penstock's GatewayClasses; "" means the default.
 	Controller string
-	// AnyClass accepts Gateways whose GatewayClass does not exist.
+	// AnyClass accepts a Gateway even if its GatewayClass does not exist.
 	AnyClass bool
-	// AnyController accepts every Gateway, whatever its class is.
+	// AnyController accepts Gateways of every class.
 	AnyController bool
 	// BehindService is set if a Service in front of the proxies has the Gateways' addresses.
 	BehindService bool
-	// ReservedPort is a port that our proxies bind for themselves; 0 for none.
+	// ReservedPort is a port that Penstock's Envoys bind for their own use; 0 for none.
 	ReservedPort uint16
-	// Pickers are our picker's addresses for Envoys.
+	// Pickers are the addresses at which Envoys reach Penstock's picker.
 	Pickers []netip.AddrPort
-	// PickerSockets are Unix sockets of our picker, in addition to Pickers.
+	// PickerSockets are Unix sockets of the picker, in addition to Pickers.
 	PickerSockets []string
-	// PickerService is our picker's Service ("namespace/name"), and PickerPort the name of its
-	// port. Envoys follow the Service's endpoints, not Pickers.
+	// PickerService is the picker's Service ("namespace/name"), and PickerPort its port's name. If
+	// set, Envoys use the Service's endpoints, not Pickers.
 	PickerService, PickerPort string
-	// PickerName is the name in our picker's certificate; "" means cleartext. With a certificate
-	// the picker requires a key.
+	// PickerName is the DNS name in the picker's certificate; "" means cleartext. With a
+	// certificate, the picker requires a key from Envoys.
 	PickerName string
-	// StandAlone makes this process pick for all InferencePools, on behalf of gateways that it does
-	// not configure.
+	// If StandAlone is set, this process only picks, on behalf of gateways that it does not
+	// configure.
 	StandAlone *inference.StandAlone
-	// OnDemand lists store tables that hold only the objects in Output.Wanted.
+	// OnDemand lists store tables that contain only the objects in Output.Wanted.
 	OnDemand []string
 	// Slices is set if every Service has EndpointSlices. Otherwise a Service without EndpointSlices
 	// selects Pods itself.
 	Slices bool
-	// NoPublishers is set if model servers cannot connect to publish KV events.
+	// NoPublishers is set if model servers cannot connect to this process to publish KV events.
 	NoPublishers bool
-	// Envoy configures all listeners.
-	Envoy envoy.Config
+	Envoy        envoy.Config
 	// InvalidFleet returns the first invalid field of an EnvoyFleet, its problem and a fix, or "".
 	// Optional.
 	InvalidFleet func(*v1alpha1.EnvoyFleetSpec) (field, problem, fix string)
@@ -60,7 +58,8 @@ func (c Config) ownClusters() []model.ClusterID {
 	return own
 }
 
-// noController makes a stand-alone picker serve no Gateway: no class can have this name.
+// noController is a stand-alone picker's controllerName. No GatewayClass can have it, so the picker
+// configures no Gateway.
 const noController = "-"
 
 func (c Config) gatewayAPI() gatewayapi.Config {

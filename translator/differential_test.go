@@ -37,15 +37,14 @@ func config() translator.Config {
 	}
 }
 
-// proxyWorld accumulates a translator's outputs: the resources of Envoys, the picker's pools, and
-// reports.
+// proxyWorld accumulates a translator's outputs.
 type proxyWorld struct {
 	Resources map[string]map[resource.Ref]string // gateway -> resource -> version and owners
 	Reports   map[report.Ref]report.Report
 	Pools     map[objectid.Target]translator.PickerPool
 	Pickers   map[model.ClusterID]model.ExternalPicker
 
-	refs map[gatewayRef][]resource.Ref // names in each resource
+	refs map[gatewayRef][]resource.Ref // references of each resource
 }
 
 type gatewayRef struct {
@@ -53,12 +52,12 @@ type gatewayRef struct {
 	ref     resource.Ref
 }
 
-// dangling describes a resource that references a resource which proxies lack; "" if there is none.
+// dangling describes a resource that references a missing resource of its Gateway; "" if all exist.
 func (w *proxyWorld) dangling() string {
 	for gw, resources := range w.Resources {
 		for ref := range resources {
 			for _, named := range w.refs[gatewayRef{gw, ref}] {
-				if named.Type == resource.VirtualHost { // a hop is a part of a route configuration
+				if named.Type == resource.VirtualHost { // a hop is a virtual host in a route configuration
 					routes := resource.Ref{Type: resource.RouteConfiguration, Name: model.HopListener}
 					if !slices.Contains(w.refs[gatewayRef{gw, routes}], named) {
 						return fmt.Sprintf("%v of gateway %s names %v, which its routes do not have", ref, gw, named)
@@ -123,9 +122,9 @@ func (w *proxyWorld) add(t *testing.T, out translator.Output) {
 
 // TestTranslator_IncrementalEqualsFresh verifies the incremental engine. After each change of a
 // random sequence, the accumulated outputs must equal a fresh translation of the whole store. In
-// every second sequence some kinds are read on demand and arrive late. Then the outputs must be
-// equal once everything has arrived, and before that no resource may reference a resource that
-// proxies lack. PENSTOCK_SEQUENCES sets the number of sequences, and PENSTOCK_SEED the first seed.
+// every second sequence, objects of some kinds are read on demand and arrive late. Then the outputs
+// must be equal once all objects have arrived, and before that no resource may reference a missing
+// one. PENSTOCK_SEQUENCES sets the number of sequences, and PENSTOCK_SEED the first seed.
 func TestTranslator_IncrementalEqualsFresh(t *testing.T) {
 	sequences, first := number("PENSTOCK_SEQUENCES", 2000), number("PENSTOCK_SEED", 1)
 	certs := [2][2][]byte{keyPair(t, "a.com"), keyPair(t, "x.a.com")}
@@ -141,7 +140,6 @@ func TestTranslator_IncrementalEqualsFresh(t *testing.T) {
 	}
 }
 
-// sequence starts with some objects and changes them ten times.
 func sequence(t *testing.T, c *chaos, seed int) {
 	s := store.New()
 	cfg, late := config(), demands{}
@@ -187,7 +185,7 @@ func sequence(t *testing.T, c *chaos, seed int) {
 		for len(late) > 0 {
 			update(view, nil, late.arrive(c.Rand, 1))
 		}
-		fresh, want := translator.New(cfg), newProxyWorld() // does not wait for keys
+		fresh, want := translator.New(cfg), newProxyWorld() // reads all kinds at once
 		want.add(t, fresh.Update(view, store.Everything(view)))
 		if diff := cmp.Diff(want, sum, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }),
 			cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
@@ -205,7 +203,7 @@ func sequence(t *testing.T, c *chaos, seed int) {
 
 type demands map[graph.Key]bool
 
-// note adds the keys that an update began to read. It returns the keys that have arrived already:
+// note adds the keys that an update began to read. It returns the keys that arrive at once, because
 // discovery/kube watches every EndpointSlice.
 func (d demands) note(out translator.Output) (arrived []graph.Key) {
 	for _, k := range out.Wanted {
@@ -221,7 +219,7 @@ func (d demands) note(out translator.Output) (arrived []graph.Key) {
 	return arrived
 }
 
-// arrive removes and returns about one key in oneIn.
+// arrive removes and returns each key with probability 1/oneIn.
 func (d demands) arrive(rng *rand.Rand, oneIn int) (keys []graph.Key) {
 	for _, k := range slices.SortedFunc(maps.Keys(d), graph.Key.Compare) {
 		if rng.IntN(oneIn) == 0 {

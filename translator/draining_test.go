@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// A pick is on its way to Envoy while its server begins to drain. Without another server, Envoy
-// would have none for the request.
+// A pick may be on its way to Envoy while its server begins to drain. If all servers of a pool
+// drain, they stay endpoints for such picks. Otherwise Envoy gets only the other servers.
 func TestDraining_TheLastServersOfAPoolStayForPicksOnTheirWay(t *testing.T) {
 	w := newNamed(t)
 	pool := &inferencev1.InferencePool{ObjectMeta: inDefault("chat")}
@@ -23,7 +23,7 @@ func TestDraining_TheLastServersOfAPoolStayForPicksOnTheirWay(t *testing.T) {
 	pool.Spec.TargetPorts = []inferencev1.Port{{Number: 8000}}
 	w.apply(store.InferencePools.Put(pool),
 		routeTo("chat", "inference.networking.k8s.io", "InferencePool", "chat", nil))
-	for _, c := range []struct{ draining, want string }{ // of servers 1 and 2
+	for _, c := range []struct{ draining, want string }{ // draining has the numbers of the draining servers
 		{"", "10.2.0.1 10.2.0.2"}, {"1", "10.2.0.2"}, {"1 2", "10.2.0.1 10.2.0.2"}, {"2", "10.2.0.1"}, {"gone", ""},
 	} {
 		servers := &v1alpha1.ModelServers{ObjectMeta: inDefault("chat")}

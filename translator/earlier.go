@@ -9,12 +9,12 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// WithEarlier adds to d a copy of each route configuration, under the name that filter chains of
-// releases before model.RoutesName read. After an upgrade, their connections get current routes
-// until they drain. A copy opens no gated route: the route's lock denies requests that no gate
-// decided. No listener of this release names a copy, so a proxy requests one only while it has an
-// earlier filter chain. A copy sorts before its original: a proxy that ACKs the original has the
-// copy.
+// WithEarlier adds to d a copy of each route configuration, under its name in earlier releases
+// (before model.RoutesName). After an upgrade, connections on an earlier release's filter chain
+// thus get current routes until they drain. A copy permits no further requests: a route's lock
+// denies requests about which no AccessPolicy has decided. An Envoy requests a copy only while it
+// has an earlier filter chain. A copy sorts before its original, so an Envoy that ACKs the original
+// has the copy.
 func (d Delta) WithEarlier() Delta {
 	upserts, removes := slices.Clip(d.Upserts), slices.Clip(d.Removes)
 	for _, r := range d.Upserts {

@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Connections on an earlier release's filter chain get current routes until they drain, so the lock
-// of a new policy must deny them.
+// Connections on an earlier release's filter chain get current routes until they drain. So these
+// routes must have the lock of a new policy, too.
 func TestAccessPolicy_LocksRoutesOfEarlierFilterChains(t *testing.T) {
 	w := newGateWorld(t)
 	d := w.apply(store.AccessPolicies.Put(gate("p", "Gateway gw"))).Deltas[0]

@@ -22,19 +22,20 @@ import (
 
 // Query describes the request that Explain follows.
 type Query struct {
-	// URL's host is the SNI, and the request's host unless Header has Host.
+	// URL's host is the TLS server name. It is also the request's host, if Header has no Host.
 	URL *url.URL
-	// Target is the path and query on the wire. Default: as in URL.
+	// Target is the path and query on the wire; "" means URL's.
 	Target  string
 	Method  string // "": GET, or POST if only POST has a route
 	Header  http.Header
-	Model   string // model in the request's body; "" for none
-	Key     string // APIKey, "namespace/name"
+	Model   string // in the request's body; "" for none
+	Key     string // name of an APIKey object, "namespace/name"
 	Token   string // JSON Web Token; no page or error shows it
 	Gateway string // "" for all Gateways
 }
 
-// ParseURL keeps path and query as written, even if Go cannot parse them.
+// ParseURL returns the Query for a URL, with path and query as written, even if Go cannot parse
+// them.
 func ParseURL(text string) (Query, error) {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok {
@@ -108,32 +109,32 @@ type BackendView struct {
 	Share     string   `json:"share"` // "50.0%"
 	Cluster   string   `json:"cluster,omitempty"`
 	Picker    string   `json:"picker,omitempty"`
-	Pool      string   `json:"pool,omitempty"`   // objectid.Target, for queries to our picker
+	Pool      string   `json:"pool,omitempty"`   // objectid.Target
 	Subset    string   `json:"subset,omitempty"` // the picker's label selector of endpoints
 	Body      string   `json:"body,omitempty"`
-	TLS       string   `json:"tls,omitempty"` // how its servers are verified
+	TLS       string   `json:"tls,omitempty"` // how Envoy verifies the servers
 	Filters   []string `json:"filters,omitempty"`
-	NoPick    string   `json:"noPick,omitempty"` // what happens without a usable pick
+	NoPick    string   `json:"noPick,omitempty"` // what happens if the picker picks nothing usable
 	Spill     []string `json:"spill,omitempty"`
 	Endpoints []string `json:"endpoints,omitempty"`
 	relayed   bool
-	// Hops describes the endpoints that are hops.
-	Hops []HopView `json:"hops,omitempty"`
+	Hops      []HopView `json:"hops,omitempty"`
 }
 
-// HopView describes a hop.
+// HopView describes a hop: an internal listener of Envoy, in front of another pool or cluster.
 type HopView struct {
 	Endpoint string `json:"endpoint"`
-	// Share is the share of first attempts, if hops have weights.
+	// Share is the share of first attempts; "" if hops have no weights.
 	Share string `json:"share,omitempty"`
-	// Later means that the hop serves after earlier clusters declined a request. Last means that
-	// the hop serves after all clusters declined.
+	// Later means that Envoy tries the hop only after earlier clusters have declined a request, and
+	// Last only after all clusters have.
 	Later    bool          `json:"later,omitempty"`
 	Last     bool          `json:"last,omitempty"`
 	Backends []BackendView `json:"backends"`
 }
 
-// Explain follows a request through the current translation. A grpc or grpcs URL means a gRPC POST.
+// Explain follows a request through the current translation. A URL with scheme grpc or grpcs means
+// a gRPC request (POST).
 func (t *Translator) Explain(q Query) Explanation {
 	method := cmp.Or(q.Method, http.MethodGet)
 	e := t.follow(q, method)
@@ -148,7 +149,7 @@ func (t *Translator) Explain(q Query) Explanation {
 	return e
 }
 
-// If the func `unserved` returns true for the cluster of a share, Without marks e as not served.
+// Without sets e.Served to false if unserved returns true for the cluster of some share.
 func (e *Explanation) Without(unserved func(cluster string) bool) {
 	if !e.Served || len(e.Backends) == 0 {
 		return
@@ -443,10 +444,10 @@ func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total
 				continue
 			}
 			if again {
-				continue // NoPick describes the pool itself
+				continue // the hop leads to the pool itself, which NoPick describes
 			}
 			v.Endpoints = append(v.Endpoints, ep.Hop.Address())
-			// Behind a hop are last variants, which have no hops.
+			// Backends behind a hop have no hops themselves (LastVariant), so the recursion ends.
 			if hop, ok := inference.Hop(r, ep.Hop); ok {
 				h := HopView{Endpoint: ep.Hop.Address(), Backends: t.backendViews(r, hop.Backends, missing)}
 				if ep.Weight > 0 && ep.Priority == 0 {
@@ -505,5 +506,5 @@ func valueText(m model.ValueMatch) string {
 	return m.Name + "=" + credential.Value(m.Name, cmp.Or(m.Written, m.Value))
 }
 
-// ExplainRow returns the rows with a key (graph.Engine.Explain).
+// ExplainRow returns the rows with a key, in all tables (graph.Engine.Explain).
 func (t *Translator) ExplainRow(key string) []graph.Explanation { return t.engine.Explain(key) }

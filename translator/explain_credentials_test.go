@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/translator"
 )
 
-// A rule's match may contain a client's key, recognizable by a header's or parameter's name, or by
-// its form. Everyone who may query routes would see the key.
+// A rule's match may contain another client's key. Explain must not show keys, which it recognizes
+// by the name of the header or parameter, or by the value's form.
 func TestExplain_ShowsNoKeysOfOtherClients(t *testing.T) {
 	const secret = "canary-0123456789"
 	regex := gatewayv1.HeaderMatchRegularExpression

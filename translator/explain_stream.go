@@ -38,7 +38,8 @@ func (w way) meets(l *model.Listener) bool {
 	return l.ByName() == w.tls && l.Datagrams() == w.udp && (w.tls || l.Stream() != w.requests)
 }
 
-// explainStream returns false if the port takes requests, or has no listener for the name.
+// explainStream explains a connection or datagram. It returns false if the port takes HTTP
+// requests, or has no listener for the name.
 func (t *Translator) explainStream(r *graph.Reader, e *Explanation, way way, g *model.Gateway, p model.Port,
 	name string) bool {
 	if !way.tls && way.requests {

@@ -17,28 +17,29 @@ import (
 
 // policyTables are the tables for reports about AccessPolicies on other objects.
 type policyTables struct {
-	// policed has a row for each kind that an AccessPolicy targets. Its index has one key, "",
-	// through which a row reads whether any AccessPolicy exists.
+	// policed has a row for each kind that an AccessPolicy targets. Its index has one key, "", with
+	// which other rows read whether any AccessPolicy exists.
 	policed    *graph.Table[string, struct{}]
 	policedAny *graph.Index[string, struct{}, string]
 	effects    *graph.Table[string, []access.Effect] // keyed by target (store.TargetKey)
 
-	// exposures are the pools that some routes reach with gates and others without. The keys are
-	// elements of model.Route.Reaches.
+	// exposures has the pools that some routes reach behind an AccessPolicy, and others without
+	// one. The keys are elements of model.Route.Reaches.
 	exposures        *graph.Table[string, exposure]
 	exposuresByRoute *graph.Index[string, exposure, string] // keyed by store.TargetKey
 	hostsByGatedPool *graph.Index[hostKey, virtualHost, string]
 	hostsByOpenPool  *graph.Index[hostKey, virtualHost, string]
 }
 
-// exposure has the ways to a pool. Its lists are sorted and not empty.
+// exposure lists the routes to a pool, with and without an AccessPolicy. Both lists are sorted and
+// not empty.
 type exposure struct{ gated, open []passage }
 
-// passage is a way through a route of a Gateway.
+// passage is a route at a Gateway.
 type passage struct {
 	route   report.Ref
 	gateway string
-	policy  string // the outermost policy; "" without a gate
+	policy  string // the outermost AccessPolicy; "" if no policy applies
 }
 
 func (p passage) String() string { return p.route.String() + " of Gateway " + p.gateway }
@@ -82,7 +83,6 @@ func (t *tables) effectsAt(r *graph.Reader, target report.Ref) []access.Effect {
 	return nil
 }
 
-// isPoliced reports whether there is any AccessPolicy.
 func (t *tables) isPoliced(r *graph.Reader) bool {
 	kinds, _ := t.policedAny.Each(r, "")
 	return kinds > 0
@@ -146,8 +146,8 @@ func passages(hosts iter.Seq2[hostKey, virtualHost], pool string, gated bool) (l
 	return slices.Compact(list)
 }
 
-// exposed adds a warning to the report on a route for each pool that this route and others reach,
-// some of them with gates and some without.
+// exposed adds a warning to a route's report for each pool that some routes, including this one,
+// reach behind an AccessPolicy, and others without one.
 func (t *tables) exposed(r *graph.Reader, rep report.Report) report.Report {
 	warn := func(problem, fix string) {
 		rep.Findings = append(slices.Clip(rep.Findings), report.Finding{Severity: report.Warning, Owner: rep.Owner,
@@ -168,8 +168,8 @@ func (t *tables) exposed(r *graph.Reader, rep report.Report) report.Report {
 	return rep
 }
 
-// exposedPool returns a finding about a pool or import that some routes reach with gates and others
-// without.
+// exposedPool returns a finding about a pool or import that some routes reach behind an
+// AccessPolicy, and others without one.
 func (t *tables) exposedPool(r *graph.Reader, owner report.Ref, pool objectid.Target) []report.Finding {
 	e, ok := t.exposures.Get(r, pool.String())
 	if !ok {
@@ -182,7 +182,6 @@ func (t *tables) exposedPool(r *graph.Reader, owner report.Ref, pool objectid.Ta
 		Fix: "gate " + e.open[0].route.String() + ", too" + fix}}
 }
 
-// keyless is the end of a finding about an exposure.
 const keyless = ": clients without a key reach its servers"
 
 func poolAndFix(key string) (name, fix string) {

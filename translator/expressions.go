@@ -11,15 +11,15 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// A changed route invalidates only its namespace's row of a Gateway, unless it is the namespace's
-// first or last route at the Gateway.
+// Both tables have a row for each Gateway and namespace. A changed route recomputes only its row,
+// except the first and last route of a namespace at a Gateway.
 type expressionTables struct {
 	tenants  *graph.Table[tenantKey, tenant]
 	overruns *graph.Table[tenantKey, []model.Overrun]
 
 	attachmentsByTenant      *graph.Index[string, *model.Attachment, tenantKey]
 	attachmentsByExpressions *graph.Index[string, *model.Attachment, tenantKey]
-	// attachmentsByWide has, by gateway, the routes with expressions and a wildcard host.
+	// attachmentsByWide has, by Gateway, the routes with regular expressions and a wildcard host.
 	attachmentsByWide *graph.Index[string, *model.Attachment, string]
 	tenantsByGateway  *graph.Index[tenantKey, tenant, string]
 	overrunsByRoute   *graph.Index[tenantKey, []model.Overrun, string]
@@ -32,7 +32,7 @@ func (k tenantKey) compare(o tenantKey) int {
 }
 
 type tenant struct {
-	hosts int // counted only on a Gateway where wildcard hosts have expressions
+	hosts int // 0 at a Gateway where no wildcard host has regular expressions
 }
 
 func (t *tables) declareExpressions() {
@@ -122,9 +122,9 @@ func (t *tables) budget(r *graph.Reader, key hostKey, attached []*model.Attachme
 	}
 }
 
-// widest limits the expressions of all routes with wider hostnames in a virtual host. Each
-// namespace with a route for the host itself contributes its share, divided by its number of hosts.
-// The limit is the largest contribution, or zero.
+// widest returns the limit for regular expressions that a virtual host gets from routes with wider
+// hostnames. Each namespace with a route for the host itself contributes its share, divided by its
+// number of hosts. The limit is the largest contribution, or zero.
 func (t *tables) widest(r *graph.Reader, key hostKey, attached []*model.Attachment) (most model.Expressions) {
 	own := func(a *model.Attachment) bool { return gatewayapi.HasHost(a, key.gateway, key.chain, key.host) }
 	if !slices.ContainsFunc(attached, func(a *model.Attachment) bool {

@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// tenants is a Gateway with a listener for the HTTPRoutes of all namespaces.
+// tenants has a Gateway with a listener for the HTTPRoutes of all namespaces.
 type tenants struct {
 	t     *testing.T
 	store *store.Store
@@ -51,8 +51,8 @@ func (r *tenants) apply(ops ...store.Op) translator.Output {
 	return out
 }
 
-// tenantRoute returns a route that was created at this time. It has a rule for each number of
-// expressions.
+// tenantRoute returns a route with a creation time in Unix seconds. It has one rule for each
+// element of rules, with this number of regular expressions.
 func tenantRoute(namespace, name string, created int64, hosts []gatewayv1.Hostname, rules ...int) *gatewayv1.HTTPRoute {
 	o := &gatewayv1.HTTPRoute{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, CreationTimestamp: metav1.Unix(created, 0)},

@@ -12,7 +12,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Otherwise a typing error in a valid policy would open the policy's target.
 func TestAccessPolicy_MistypedTargetLeavesTheFormerOneGated(t *testing.T) {
 	const onGw, onRuleA = "http/80 HTTPRoute/default/r", "http/81 HTTPRoute/default/named/a"
 	for name, c := range map[string]struct {
@@ -51,8 +50,8 @@ func TestAccessPolicy_MistypedTargetLeavesTheFormerOneGated(t *testing.T) {
 	}
 }
 
-// The former target opens once all targets exist: because the policy is corrected, or because the
-// target is created. It also opens when the policy is removed.
+// A mistyped policy stops gating its former target once all its targets exist, or once the policy
+// is removed.
 func TestAccessPolicy_FormerTargetOpensWithTheCorrection(t *testing.T) {
 	const route = "http/80 HTTPRoute/default/r"
 	w := newGateWorld(t)
@@ -76,7 +75,7 @@ func TestAccessPolicy_FormerTargetOpensWithTheCorrection(t *testing.T) {
 	w.apply(store.Gateways.Put(later))
 	gated("created", "")
 	w.apply(store.Gateways.Delete("default/later"))
-	gated("removed again", "") // because the policy was in force at the new target
+	gated("removed again", "") // the policy was in force at the new target
 	mistype()
 	w.apply(store.AccessPolicies.Delete("default/p"))
 	gated("policy removed", "")
@@ -102,7 +101,7 @@ func inOneStep(edit func(*gateWorld) []store.Op) func(*gateWorld) {
 	return func(w *gateWorld) { w.apply(edit(w)...) }
 }
 
-// renames has changes of targets, and the policies of the routes afterwards.
+// renames lists changes of a policy's targets, and the expected policies of the routes afterwards.
 var renames = map[string]struct {
 	target  string
 	change  func(*gateWorld)
@@ -217,8 +216,6 @@ var renames = map[string]struct {
 	}), "gw2", map[string]string{"http/80 HTTPRoute/default/r": "default/p"}},
 }
 
-// If a listener, rule, route, pool or Gateway is renamed, the policy's target no longer exists. The
-// renamed object must not open.
 func TestAccessPolicy_RenamedTargetStaysGated(t *testing.T) {
 	for name, c := range renames {
 		t.Run(name, func(t *testing.T) {
@@ -248,7 +245,6 @@ func TestAccessPolicy_RenamedTargetStaysGated(t *testing.T) {
 	}
 }
 
-// A policy that is created before its listener must not gate other listeners of the Gateway.
 func TestAccessPolicy_WrittenBeforeItsListenerGatesNoOther(t *testing.T) {
 	w := newGateWorld(t)
 	w.apply(store.AccessPolicies.Put(gate("p", "Gateway other later")))
@@ -260,8 +256,8 @@ func TestAccessPolicy_WrittenBeforeItsListenerGatesNoOther(t *testing.T) {
 	}
 }
 
-// listeners returns the Gateway with other HTTP listeners on the port of the replaced listener. The
-// listener alt keeps port 82.
+// listeners returns the Gateway with these HTTP listeners: on port 80 for gw, otherwise on ports
+// 81, 91 and so on, and on port 82 for alt.
 func (w *gateWorld) listeners(gateway string, names ...string) *gatewayv1.Gateway {
 	old, _ := store.Gateways.Get(w.store.View(), "default/"+gateway)
 	g := old.DeepCopy()

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// gatedExport returns a finding about a pool that AccessPolicies gate here, and that other clusters
-// import in EndpointMode: they reach its servers through no Gateway of this cluster.
+// gatedExport returns a finding about a pool that AccessPolicies gate here, but that other clusters
+// import in EndpointMode. Their requests reach its servers without passing this cluster's Gateways.
 func (t *tables) gatedExport(r *graph.Reader, p *model.Pool) []report.Finding {
 	pool, ok := store.InferencePools.Get(r, p.Name.String())
 	if !ok || pool.Annotations[upstream.ExportAnnotationKey] != upstream.ExportAnnotationVal ||

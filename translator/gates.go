@@ -104,8 +104,8 @@ func (all *reach) texts() (texts []string) {
 	return texts
 }
 
-// reached includes a cluster of an import that gets no new requests, because sessions may still use
-// it.
+// reached returns what the requests may reach. This includes an import's clusters with weight 0,
+// because sessions may still use them.
 func (t *tables) reached(r *graph.Reader, a *model.Action) (all reach) {
 	if a.Forward == nil {
 		return all

@@ -38,8 +38,8 @@ func gate(name string, targets ...string) *v1alpha1.AccessPolicy {
 	return p
 }
 
-// closed returns the policy that replaces an invalid policy. A target without a name stands for all
-// objects of the kind.
+// closed returns the policy that replaces an invalid policy and denies all requests. A target
+// without a name stands for all objects of the kind.
 func closed(name string, targets ...string) *v1alpha1.AccessPolicy {
 	p := v1alpha1.ClosedAccessPolicy("default", name, nil, v1alpha1.ClosedInvalid)
 	if len(targets) > 0 {
@@ -48,7 +48,6 @@ func closed(name string, targets ...string) *v1alpha1.AccessPolicy {
 	return p
 }
 
-// hash matches the hash at the end of a route's name.
 var hash = regexp.MustCompile("/[0-9a-f]{16}$")
 
 type gateWorld struct {
@@ -59,8 +58,8 @@ type gateWorld struct {
 	gates      map[string][]string
 }
 
-// newGateWorld is a spillWorld whose pool first spills to zebra. It has a second Gateway for the
-// pool's route, and a rule with a name.
+// newGateWorld extends spillWorld: the pool first spills to zebra, Gateway other has an HTTPRoute
+// with named rules, and a TCPRoute.
 func newGateWorld(t *testing.T) *gateWorld {
 	t.Helper()
 	w := &gateWorld{t: t, store: store.New(), translator: translator.New(config()),
@@ -117,12 +116,12 @@ func (w *gateWorld) apply(ops ...store.Op) translator.Output {
 }
 
 // effective returns the policies of each route in a Gateway's route configurations. The keys are
-// route names without the hash. It fails if a route's lock and gate differ.
+// route names without the hash. The test fails if a route's filters lock and gate differ.
 func (w *gateWorld) effective(gateway string) map[string]string {
 	w.t.Helper()
 	out := map[string]string{}
 	for _, r := range w.translator.Resources("default/" + gateway) {
-		// hops have no gates
+		// hops have no policies
 		if r.Type != resource.RouteConfiguration || r.Name == model.HopListener {
 			continue
 		}
@@ -276,7 +275,7 @@ func TestAccessPolicy_GatesEveryRouteBelowItsTargets(t *testing.T) {
 	}
 }
 
-// Attaching a policy changes only routes, so no listener drains.
+// A changed listener would drain its connections.
 func TestAccessPolicy_AttachingChangesRoutesAlone(t *testing.T) {
 	w := newGateWorld(t)
 	out := w.apply(store.AccessPolicies.Put(gate("p", "Gateway gw", "InferencePool zebra")))
@@ -299,7 +298,7 @@ func TestAccessPolicy_AttachingChangesRoutesAlone(t *testing.T) {
 	}
 }
 
-// Translation does not read keys, so a changed key recomputes no row.
+// Translation does not read APIKeys.
 func TestAPIKey_ChangeTouchesNoResource(t *testing.T) {
 	w := newGateWorld(t)
 	w.apply(store.AccessPolicies.Put(gate("p", "Gateway gw")))
@@ -316,8 +315,8 @@ func TestAPIKey_ChangeTouchesNoResource(t *testing.T) {
 	}
 }
 
-// Only a policy for Gateways opens routes, and only from itself. Other policies still apply to the
-// routes.
+// spec.except exempts routes only in a policy for Gateways, and only from this policy. Other
+// policies still apply to these routes.
 func TestAccessPolicy_GatewayPolicyOpensRoutes(t *testing.T) {
 	except := func(p *v1alpha1.AccessPolicy, kind, namespace, name string) *v1alpha1.AccessPolicy {
 		p.Spec.Except = []v1alpha1.AccessException{{Kind: kind, Namespace: namespace, Name: name}}
@@ -351,7 +350,6 @@ func TestAccessPolicy_GatewayPolicyOpensRoutes(t *testing.T) {
 	}
 }
 
-// An exception with a mistyped name would leave its author to guess why the route is gated.
 func TestAccessPolicy_ReportsExceptionsThatNameNoRoute(t *testing.T) {
 	w := newGateWorld(t)
 	p := gate("p", "Gateway other")
@@ -416,8 +414,8 @@ func TestAccessPolicy_ReportsItsAncestorsAndProblems(t *testing.T) {
 	}
 }
 
-// If a policy's jwt names a missing object, the policy still gates. Until the object exists, the
-// policy's report names the object and the field.
+// If a policy's jwt names a missing object, the policy still gates. Its report names the missing
+// object's field.
 func TestAccessPolicy_ReportsMissingObjectsOfItsIssuer(t *testing.T) {
 	w := newGateWorld(t)
 	p := gate("staff", "Gateway gw")
@@ -453,7 +451,8 @@ func TestAccessPolicy_ReportsMissingObjectsOfItsIssuer(t *testing.T) {
 	}
 }
 
-// A gate cannot read TCP connections, so a gate forbids their routes unless its policy allows them.
+// No AccessPolicy can decide about TCP connections. So a TCPRoute behind a policy is not accepted,
+// except with spec.ungated: Allow.
 func TestAccessPolicy_ForbidsRoutesThatNoGateReads(t *testing.T) {
 	w := newGateWorld(t)
 	accepted := func() string {

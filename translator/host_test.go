@@ -11,7 +11,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// If a host cannot be encoded, routes of a wider hostname must not get its requests.
+// A virtual host that cannot be encoded answers 500. Without it, routes of a wider hostname would
+// get its requests.
 func TestVirtualHost_UnencodableAnswers500(t *testing.T) {
 	owner := report.Ref{Kind: "HTTPRoute", Namespace: "default", Name: "r"}
 	got := encodeHost(&model.VirtualHost{

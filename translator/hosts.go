@@ -23,7 +23,7 @@ type hostTables struct {
 
 type virtualHost struct {
 	model   *model.VirtualHost
-	encoded *envoy.Encoded // if err is set: the substitute, or nil
+	encoded *envoy.Encoded // if err is set: a substitute, or nil
 	at      []report.Ref
 	err     error
 }
@@ -52,8 +52,8 @@ func (t *tables) declareHosts() {
 			}
 			return hosts
 		})
-	// A chain depends on every listener of its port, because of 421 answers. With a separate table,
-	// a changed route does not read these listeners again.
+	// A filter chain depends on all listeners of its port, because it answers 421 for their
+	// hostnames. In a table of its own, it is not recomputed when a route changes.
 	t.chains = graph.Declare(t.engine, graph.Table[chainKey, model.Chain]{
 		Name:    "chains",
 		Order:   chainKey.compare,
@@ -68,8 +68,8 @@ func (t *tables) declareHosts() {
 	})
 }
 
-// If no route of the host matches, Gateway API tries a wider hostname; Envoy does not. So
-// virtualHost adds the routes of wider hostnames of the same listener.
+// If no route of a host matches, Gateway API tries a wider hostname; Envoy does not. So virtualHost
+// also adds the routes of wider hostnames of the same listener.
 func (t *tables) virtualHost(r *graph.Reader, key hostKey) (virtualHost, bool) {
 	g, ok := t.gateways.Get(r, key.gateway)
 	if !ok {

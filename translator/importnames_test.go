@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/translator"
 )
 
-// A member controls the number of an import's host names, and each name in use is looked up
-// repeatedly.
+// An exporting cluster decides how many host names its import has, and each name in use is resolved
+// repeatedly. So the number of used names must have a limit.
 func TestHostname_NamesOfAnExportingClusterAreBounded(t *testing.T) {
 	service := func(prefix string, n int) []inferenceapi.ServiceImport {
 		s := inferenceapi.ServiceImport{Ports: []inferenceapi.Port{{Number: 80}}, Addresses: []string{"203.0.113.5"}}

@@ -43,8 +43,6 @@ func importRoute(name, pool string) *gatewayv1.HTTPRoute {
 	return r
 }
 
-// A cluster set may export ten thousand pools here, but only pools with routes need a pool of the
-// picker.
 func TestImport_HasPickerPoolsOnceARouteLeadsThere(t *testing.T) {
 	s := store.New()
 	ops := []store.Op{store.AddressPolicies.Put(addresses.Unrestricted()),
@@ -96,7 +94,8 @@ func TestImport_HasPickerPoolsOnceARouteLeadsThere(t *testing.T) {
 	}
 }
 
-// A relayed picker's health is checked, too, but only pickers that Envoy calls get probe requests.
+// If Penstock's picker, not Envoy, calls an external picker (relay), its health is checked, too.
+// But only pickers that Envoy calls get probe requests.
 func TestImport_HealthOfARelayedPickerIsFollowed(t *testing.T) {
 	s, tr := store.New(), translator.New(config())
 	pickers := func(health *inferenceapi.EndpointImport, endpoints ...inferenceapi.ImportedEndpoint) (out string) {
@@ -152,8 +151,8 @@ func TestImport_HealthOfARelayedPickerIsFollowed(t *testing.T) {
 	}
 }
 
-// An exporting cluster that fails open does so by the last hop, after all of the import's clusters
-// have declined.
+// If an exporting cluster fails open, requests ignore its picker only at the last hop, after all
+// clusters have declined.
 func TestImport_ExplainNamesWhatFollowsAClusterWithoutAPick(t *testing.T) {
 	s := store.New()
 	rev, err := s.Apply(store.AddressPolicies.Put(addresses.Unrestricted()),

@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// If a bug prevents the encoding of a route, the route of the same name in `last` replaces it. If
-// `last` has no such route, an answer 500 replaces it. Without a replacement, other routes would
-// take its requests. `last` may be nil.
+// encodeHost encodes a virtual host. If a bug prevents the encoding of a route, the route of the
+// same name in last replaces it or, without one, an answer 500. Without a replacement, other routes
+// would take its requests. last may be nil.
 func encodeHost(vh, last *model.VirtualHost) virtualHost {
 	enc, err := tryHost(vh)
 	if err == nil {
@@ -32,8 +32,8 @@ func encodeHost(vh, last *model.VirtualHost) virtualHost {
 	return out
 }
 
-// If even a route's match cannot be encoded, the host answers 500 to requests that no other route
-// takes.
+// isolate replaces the routes that cannot be encoded. If even a route's match cannot be encoded,
+// the host answers 500 to requests that no other route takes.
 func isolate(vh, last *model.VirtualHost) (*model.VirtualHost, []report.Ref) {
 	out, rest := *vh, false
 	out.Routes = make([]model.Route, 0, len(vh.Routes)+1)
@@ -48,7 +48,7 @@ func isolate(vh, last *model.VirtualHost) (*model.VirtualHost, []report.Ref) {
 			if len(before.Gates) == 0 {
 				before.Reaches = []string{model.AnythingElse}
 			}
-			// The former route gets the newer gates.
+			// The former route gets the current AccessPolicies.
 			before.Gates, before.ByModel = route.Gates, route.ByModel
 			out.Routes = append(out.Routes, before)
 		} else if closed := shut(route); encodes(vh, closed) {
@@ -108,7 +108,7 @@ func tryHost(vh *model.VirtualHost) (enc *envoy.Encoded, err error) {
 	return envoy.VirtualHost(vh)
 }
 
-// recoverHost omits the attachments that panic on their own.
+// recoverHost computes the virtual host without the routes that make its computation panic.
 func (t *tables) recoverHost(r *graph.Reader, key hostKey, last virtualHost, _ bool) (virtualHost, bool) {
 	g, ok := t.gateways.Get(r, key.gateway)
 	if !ok {

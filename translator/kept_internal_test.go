@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// A bug in Penstock keeps a change from proxies, but the listener must still be removed when it is
-// not wanted any more.
+// If a bug prevents the encoding of a listener's routes, Envoys keep the old listener. It must
+// still be removed when the Gateway no longer has its port.
 func TestListener_UnencodableRoutesKeepTheOldUntilItGoes(t *testing.T) {
 	s := store.New()
 	tr, broken := New(Config{Controller: "penstock.dev/gateway-controller", AnyClass: true}), false

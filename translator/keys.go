@@ -9,7 +9,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// A gateway is "namespace/name". A chain is a result of model.ChainName or model.StreamName.
+// In these keys, gateway is "namespace/name", and chain a result of model.ChainName or
+// model.StreamName.
 
 type gatewayKey interface {
 	comparable
@@ -56,7 +57,7 @@ func blockOf(gateway, chain, host string) blockKey {
 	return blockKey{gateway, chain, envoy.BlockOf(host)}
 }
 
-// compare orders blocks as text (10 before 2), as in all earlier route configurations.
+// compare orders blocks by their number as text (10 before 2), like earlier releases.
 func (k blockKey) compare(o blockKey) int {
 	return cmp.Or(strings.Compare(k.gateway, o.gateway), strings.Compare(k.chain, o.chain),
 		strings.Compare(strconv.Itoa(k.block), strconv.Itoa(o.block)))

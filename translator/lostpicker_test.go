@@ -21,7 +21,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// A lost picker of a Service is unhealthy if all of its pools fail open.
+// A Service's picker that this process cannot reach is unhealthy if all of its pools fail open.
 func TestPool_LostPickerIsUnhealthyWhereAllItsPoolsFailOpen(t *testing.T) {
 	s, tr := store.New(), translator.New(config())
 	id := model.PickerCluster("default", "epp", 9002)
@@ -75,8 +75,8 @@ func TestPool_LostPickerIsUnhealthyWhereAllItsPoolsFailOpen(t *testing.T) {
 	}
 }
 
-// A silent picker is unhealthy in every failure mode. Its cluster changes in place, so that Envoy
-// ends the unanswered calls.
+// A picker that accepts calls but does not answer is unhealthy in every failure mode. Its cluster
+// changes in place, so that Envoy ends the unanswered calls.
 func TestPool_FrozenPickerIsUnhealthyAndItsClusterChangesInPlace(t *testing.T) {
 	s, tr := store.New(), translator.New(config())
 	id := model.PickerCluster("default", "epp", 9002)
@@ -151,7 +151,7 @@ func pickerService() (service, slice store.Op) {
 		})
 }
 
-// If a cluster of an import fails open, Envoys bypass its picker once this process has lost the
+// If an exporting cluster fails open, Envoys bypass its picker once this process cannot reach the
 // picker. Only the endpoints change, because a changed cluster would end calls in flight. This
 // process keeps trying to connect.
 func TestImport_LostPickerIsUnhealthyWhereItsClusterFailsOpen(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/translator/addresses"
 )
 
-// named is a world with a Gateway, and with objects that reference imports.
+// named has a store with a Gateway, its translation, and the reports.
 type named struct {
 	*testing.T
 	store   *store.Store
@@ -35,7 +35,7 @@ func newNamed(t *testing.T) *named {
 	return w
 }
 
-// apply returns the names of the resources that proxies receive or lose.
+// apply returns the names of the resources that Envoys receive or, with a prefix "-", lose.
 func (w *named) apply(ops ...store.Op) (changed []string) {
 	w.Helper()
 	rev, err := w.store.Apply(ops...)
@@ -90,7 +90,8 @@ func (w *named) finding(kind, name string, words ...string) bool {
 	return false
 }
 
-// offerSince returns a member's export that has existed here since this time.
+// offerSince returns the export of a pool by another cluster, which exists here since this Unix
+// time.
 func offerSince(since int64, pool, cluster string, withdrawn bool) store.Op {
 	o := &store.Offer{Import: pool, Since: since, Cluster: inferenceapi.ImportedCluster{
 		Name: cluster, RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000,
@@ -108,8 +109,8 @@ func offerSince(since int64, pool, cluster string, withdrawn bool) store.Op {
 	return store.Offers.Put(o)
 }
 
-// failingOpen returns a member's export whose picker fails open. All such members of an import
-// share one hop.
+// failingOpen returns the export of a pool by another cluster, whose picker fails open. All such
+// clusters of an import share one hop.
 func failingOpen(pool, cluster string) store.Op {
 	o := &store.Offer{Import: pool, Since: 5, Cluster: inferenceapi.ImportedCluster{
 		Name: cluster, RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000, FailureMode: "FailOpen",
@@ -148,8 +149,9 @@ func tlsPolicy(name, target string) *gatewayv1.BackendTLSPolicy {
 	return p
 }
 
-// A member that exports a pool named chat-east gets no request, policy or spill that names cluster
-// east of import chat. Its withdrawal changes nothing there, either.
+// The name chat-east means cluster east of import chat. If a cluster then exports a pool named
+// chat-east, the requests, policies and spills with this name must stay the same. They also stay
+// when the export is withdrawn.
 func TestImportName_KeepsItsMeaningWhenAMemberExportsAPoolOfThatName(t *testing.T) {
 	w := newNamed(t)
 	policy := &v1alpha1.PoolPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "east"}}
@@ -229,8 +231,8 @@ func madeByPenstock(imp *inferenceapi.InferencePoolImport) *inferenceapi.Inferen
 	return imp
 }
 
-// imported makes a hub import the clusters of an import since these Unix times. -1 means that the
-// hub does not import the cluster.
+// imported marks the clusters of an import as imported by a hub since these Unix times; -1 marks a
+// cluster as not imported.
 func imported(imp *inferenceapi.InferencePoolImport, since ...int64) *inferenceapi.InferencePoolImport {
 	for i, at := range since {
 		c := metav1.Condition{Type: v1alpha1.ConditionImported, Status: metav1.ConditionTrue,

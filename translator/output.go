@@ -13,7 +13,7 @@ import (
 )
 
 // Then merges o with later, the Output of the next Update. Opposite changes cancel out. The result
-// has no Wanted and Unwanted.
+// has neither Wanted nor Unwanted.
 func (o Output) Then(later Output) Output {
 	out := Output{Work: o.Work + "; " + later.Work, Err: errors.Join(o.Err, later.Err)}
 	out.Panics = slices.Concat(o.Panics, later.Panics)

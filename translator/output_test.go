@@ -10,7 +10,7 @@ import (
 )
 
 func TestThen_KeepsEveryFieldOfTheFirstUpdate(t *testing.T) {
-	// The caller has already handled these fields.
+	// The caller of Then has already handled these fields.
 	caller := map[string]bool{"Wanted": true, "Unwanted": true}
 	for i := range reflect.TypeFor[translator.Output]().NumField() {
 		var first translator.Output

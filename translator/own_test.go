@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// A new key or authority must reach proxies only as a secret. A changed cluster would end the calls
-// that wait for a pick.
+// A changed cluster would end the calls that wait for a pick, so a new key must reach Envoys only
+// as a secret.
 func TestPickerKey_RotationChangesNoCluster(t *testing.T) {
 	s := store.New()
 	authority := func(key string) store.Op {
@@ -70,7 +70,6 @@ func TestPickerKey_RotationChangesNoCluster(t *testing.T) {
 	}
 }
 
-// A proxy that leaks its key leaks no other Gateway's key.
 func TestPickerKey_EachGatewayGetsItsOwn(t *testing.T) {
 	s := store.New()
 	ops := []store.Op{

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/translator"
 )
 
-// TestBackendTLSPolicy_MetricsOfItsPoolAreReadOverTLS has a policy for a pool, whose CA bundle
-// appears later. Before that, no certificate is trusted, and no page is read in cleartext.
+// The policy's CA bundle appears late. Before that, no certificate is trusted, and metrics are not
+// read in cleartext.
 func TestBackendTLSPolicy_MetricsOfItsPoolAreReadOverTLS(t *testing.T) {
 	s, tr := store.New(),
 		translator.New(translator.Config{Controller: "penstock.dev/gateway-controller", Pickers: config().Pickers})

@@ -16,13 +16,13 @@ import (
 // Panic is a row whose computation panicked because of a bug. The row keeps its last value.
 type Panic struct {
 	Row   string // table and key
-	Value string // value of the panic
+	Value string
 	Stack []byte
 }
 
 const reasonInternalError = "InternalError"
 
-// maxPanicValue is in bytes.
+// maxPanicValue limits a panic's text in reports, in bytes.
 const maxPanicValue = 256
 
 type panicked struct {

@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// fragile is a translator that panics at each route that redirects to the host "bug".
+// fragile is a translator that panics when it attaches a route that redirects to the host "bug".
 type fragile struct {
 	*testing.T
 	store *store.Store
@@ -72,7 +72,7 @@ func redirect(name, path, to string) store.Op {
 		}})
 }
 
-// served returns the results of requests for the paths of a.example. Each is a host or a status.
+// served returns, for each path, the host of the redirect, or the status of the direct response.
 func (f *fragile) served() map[string]string {
 	f.Helper()
 	out := map[string]string{}
@@ -167,7 +167,8 @@ func TestPanic_GatewayThatLeavesTakesItsRouteAlong(t *testing.T) {
 	}
 }
 
-// The encoder panics at a route without an action.
+// The encoder panics at a route without an action. Only such routes are replaced, by the former
+// route or by 500.
 func TestVirtualHost_PanicHarmsOneRouteAlone(t *testing.T) {
 	match := func(path string) model.Match { return model.Match{PathKind: model.PathPrefix, Path: path} }
 	answer := func(status uint32) *model.Action { return &model.Action{Direct: &model.Direct{Status: status}} }

@@ -79,8 +79,6 @@ func TestHTTPRoute_ChangeRecomputesTheSameRowsAmongFewAndMany(t *testing.T) {
 	}
 }
 
-// A change of one host among thousands is cheap, because the new route configuration shares all
-// other parts with its previous version.
 func TestRouteConfiguration_HostChangeKeepsOtherParts(t *testing.T) {
 	const hosts = 200
 	p, before := newPort(t, hosts)

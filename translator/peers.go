@@ -87,7 +87,7 @@ func (t *tables) peerPool(r *graph.Reader, key string) (peerPool, bool) {
 		return peerPool{}, false
 	}
 	out := peerPool{hosts: map[string]*envoy.Encoded{}}
-	var ungated *envoy.Encoded // equal at all Gateways
+	var ungated *envoy.Encoded // without policies, the host is equal at all Gateways
 	for _, ref := range t.gatewaysNaming(r, p.Ref) {
 		gateway := ref.Key()
 		out.gateways = append(out.gateways, gateway)
@@ -247,7 +247,7 @@ func (t *tables) withPeers(r *graph.Reader, key string, list []model.ParentGatew
 	return list
 }
 
-// PeerPort returns the port of a gateway's peer listener, or 0.
+// PeerPort returns the port of a gateway's listener for other clusters of the cluster set, or 0.
 func (t *Translator) PeerPort(gateway string) uint16 {
 	r := t.engine.Reader()
 	m, ok := membership(r)

@@ -19,8 +19,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// exporting has an exported pool, first, with a route. The pool spills to an import and to another
-// pool.
+// exporting returns a store with an exported pool, first, and a route to it. The pool spills to an
+// import and to another pool.
 func exporting(t *testing.T, more ...store.Op) (*store.Store, *translator.Translator) {
 	t.Helper()
 	return exportingBy(t, config(), more...)
@@ -90,8 +90,8 @@ func resourceOf(t *testing.T, tr *translator.Translator, kind resource.Type, nam
 	return all[i]
 }
 
-// A member's request reaches only the local pool. It is not sent on, neither to an import nor to
-// another pool, so no configuration can cause a loop.
+// A request from another cluster reaches only the local pool, never an import or another pool. So
+// no configuration can cause a loop.
 func TestPeerListener_LeadsToTheLocalPoolAlone(t *testing.T) {
 	_, tr := exporting(t)
 	routes := resourceOf(t, tr, resource.RouteConfiguration, model.RoutesName(model.PeerChain(15443)))
@@ -107,8 +107,7 @@ func TestPeerListener_LeadsToTheLocalPoolAlone(t *testing.T) {
 	}
 }
 
-// Certificates, members and exports must not change the listener, because a changed listener would
-// end all members' requests.
+// A changed listener would end all requests from other clusters.
 func TestPeerListener_StaysWhileMembersAndExportsChange(t *testing.T) {
 	s, tr := exporting(t)
 	stored, _ := store.Memberships.Get(s.View(), store.OwnMembership)
@@ -136,8 +135,8 @@ func TestPeerListener_StaysWhileMembersAndExportsChange(t *testing.T) {
 	}
 }
 
-// A fleet's Service has the peer listener's port while the listener exists. If the fleet's proxies
-// bind that port for themselves, the Service lacks it, and a finding names the change to make.
+// PeerPort returns the peer listener's port while the listener exists. If the Envoys bind this port
+// for their own use, PeerPort returns 0, and a finding names the fix.
 func TestPeerListener_FleetHasItsPortOrAFinding(t *testing.T) {
 	s, tr := exporting(t)
 	if got := tr.PeerPort("default/gw"); got != 15443 {
@@ -168,8 +167,8 @@ func TestPeerListener_FleetHasItsPortOrAFinding(t *testing.T) {
 	}
 }
 
-// Policies for the pool and for the Gateway restrict which members reach a peer listener. A policy
-// for a route does not, and neither does a policy without members.
+// Policies with members, for the pool or the Gateway, restrict which clusters reach a peer
+// listener. Policies for routes, and policies without members, do not.
 func TestAccessPolicy_MembersGatePeerListeners(t *testing.T) {
 	with := func(p *v1alpha1.AccessPolicy, members ...string) *v1alpha1.AccessPolicy {
 		p.Spec.Members = append([]string{}, members...)

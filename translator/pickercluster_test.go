@@ -29,9 +29,8 @@ func pickerOf(t *testing.T, tr *translator.Translator, kind resource.Type, id mo
 	return all[0]
 }
 
-// If a picker's cluster changes, Envoy ends the picker's calls in flight, and their requests. So a
-// picker in another configuration gets another cluster, and other changes do not change the
-// cluster.
+// If a picker's cluster changes, Envoy ends the picker's calls in flight. So only a picker with
+// another configuration gets another cluster.
 func TestExternalPicker_ClusterOfAnotherConfigurationIsAnother(t *testing.T) {
 	s, tr := store.New(), translator.New(config())
 	apply := func(ops ...store.Op) (cluster *clusterv3.Cluster, changed bool) {

@@ -12,31 +12,33 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// PickerPool holds a pool's data for our picker.
+// PickerPool is a pool of Penstock's picker.
 type PickerPool struct {
 	Pool    *model.Pool
 	Members []model.Member
-	// External is the pool's external picker. Our picker relays all requests to it (Pool.Relay), or
-	// only the requests whose bodies no picker receives.
+	// External is the pool's external picker; nil for none. Penstock's picker relays all requests
+	// to it (Pool.Relay), or only the requests whose bodies no picker receives.
 	External *model.ExternalPicker
-	// If Gateways is set, the pool is in another cluster, and our picker picks no server for it.
+	// Gateways is set if another cluster has the pool behind gateways. Then Penstock's picker picks
+	// no server for it.
 	Gateways *model.ExternalPicker
-	// Choice is set if the picker chooses an import's exporting cluster for each request.
+	// Choice is set if the pool is an import, and the picker chooses an exporting cluster for each
+	// request.
 	Choice *Choice
-	// Scorers are the processes of Settings.Plugins.External, in order. An unreachable process has
-	// no address.
+	// Scorers are the external processes that score endpoints (Settings.Plugins.External), in
+	// order. An unreachable process has no address.
 	Scorers []model.ExternalPicker
-	// Processor has no address if the service is unreachable.
+	// Processor has no address if the service is unreachable; nil for none.
 	Processor *model.ExternalPicker
 	// Models is nil without InferenceModels, InferenceModelRewrites and InferenceObjectives.
 	Models *model.Models
-	// TLS is for connections to the pool's servers. CA is the bundle of TLS.Trust, in PEM; while it
-	// is empty, no certificate is trusted.
+	// TLS is for connections to the pool's servers. CA has the certificates of TLS.Trust, in PEM;
+	// while it is empty, no certificate is trusted.
 	TLS *model.UpstreamTLS
 	CA  []byte
 }
 
-// Choice configures our picker's choice among an import's exporting clusters.
+// Choice configures how Penstock's picker chooses among an import's exporting clusters.
 type Choice struct {
 	Members []ChoiceMember // the members that take requests, sorted by name
 	Further []model.HopID  // hops to the spill targets, in order
@@ -51,7 +53,7 @@ type ChoiceMember struct {
 	Hop     model.HopID
 	Local   bool // the member is this cluster
 	Servers int  // declared by the cluster; 0 if unknown
-	NoGRPC  bool // takes no gRPC
+	NoGRPC  bool // gRPC requests must not go to the member
 }
 
 type poolTables struct {
@@ -59,8 +61,8 @@ type poolTables struct {
 	imports *graph.Table[string, *model.Import]
 	members *graph.Table[objectid.Target, PickerPool]
 	parents *graph.Table[string, []model.ParentGateway]
-	// selections only waits for the pods of a pool, so that no route leads to a pool before its
-	// pods have been read.
+	// A row of selections waits until a pool's pods have been read, so that no route leads to the
+	// pool before.
 	selections *graph.Table[string, struct{}]
 
 	poolsByID     *graph.Index[string, *model.Pool, objectid.Target]
@@ -135,7 +137,7 @@ func ordered(p objectid.Pool, imp *model.Import) OrderedImport {
 	out.Ready = make(map[string]bool, len(imp.Members))
 	for i := range imp.Members {
 		m := &imp.Members[i]
-		// A drained cluster, with weight 0, is not down.
+		// A cluster with weight 0 is drained on purpose, so it counts as ready.
 		out.Ready[m.Name] = m.Problem == "" && m.NotReady == ""
 	}
 	return out
@@ -167,7 +169,7 @@ func (t *tables) awaitSpill(r *graph.Reader, list []model.Spill) {
 }
 
 // The table members has all local pools, because other gateways and clusters may use any of them.
-// It also has exporting clusters behind gateways, because our picker requests their models.
+// It also has exporting clusters behind gateways, because Penstock's picker requests their models.
 func (t *tables) declareMembers() {
 	t.members = graph.Declare(t.engine, graph.Table[objectid.Target, PickerPool]{
 		Name:    "members",

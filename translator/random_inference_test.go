@@ -87,7 +87,7 @@ func (c *chaos) importedCluster(i int) inferenceapi.ImportedCluster {
 	return m
 }
 
-// offer draws a member's export to an import that may or may not exist.
+// offer draws another cluster's export to an import that may not exist.
 func (c *chaos) offer() (store.Op, func(string) store.Op, string) {
 	name, cluster := c.importName(), c.importedCluster(c.IntN(3))
 	if c.some(4) {

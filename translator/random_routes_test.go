@@ -43,7 +43,6 @@ func (c *chaos) listener(i int) gatewayv1.Listener {
 	return l
 }
 
-// age gives some objects a creation time, as Kubernetes does.
 func (c *chaos) age(meta *metav1.ObjectMeta) {
 	if c.some(2) {
 		meta.CreationTimestamp = metav1.Unix(int64(c.IntN(3)), 0)

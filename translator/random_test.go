@@ -109,7 +109,8 @@ func (c *chaos) fleet() (store.Op, func(string) store.Op, string) {
 	return made(store.EnvoyFleets, f)
 }
 
-// tenants returns a Gateway and routes of another namespace. Some of the routes exceed its budget.
+// tenants returns a Gateway, and routes of another namespace, some of which exceed the Gateway's
+// budget.
 func (c *chaos) tenants() (ops []store.Op) {
 	g := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw0"}}
 	g.Spec.GatewayClassName = "penstock"
@@ -194,7 +195,7 @@ func (c *chaos) rule() gatewayv1.HTTPRouteRule {
 				Name: pick[gatewayv1.HTTPHeaderName](c, "X-Team", "X-Gateway-Model-Name"), Value: "a",
 			})
 		}
-		if c.words.IntN(4) == 0 { // several of the larger expression exceed a budget
+		if c.words.IntN(4) == 0 { // several matches with the larger expression exceed a budget
 			m.Headers = append(m.Headers, gatewayv1.HTTPHeaderMatch{
 				Name: "X-Word", Type: ptr(gatewayv1.HeaderMatchRegularExpression),
 				Value: []string{"a+", "(a[b-z]{900}){3}"}[c.words.IntN(2)],

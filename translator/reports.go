@@ -110,8 +110,8 @@ func (t *tables) declarePolicyReports() {
 		func(r *graph.Reader, key string) (report.Report, bool) {
 			return inference.ObjectiveReport(r, lookup{t}, key)
 		})
-	// Only EndpointSlices with a problem and with routes to them have a row: a row for each slice
-	// took 600 bytes.
+	// Only EndpointSlices with a problem, and with routes to them, have a row. A row for each
+	// EndpointSlice took 600 bytes.
 	t.declareReport("endpointSliceReports", []graph.Source[string]{t.assignmentsByOutside}, sliceReport)
 	if !t.cfg.Slices && t.cfg.StandAlone == nil {
 		t.declareReport("serviceReports", t.stored(store.Services.Kind()), serviceReport)

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// A route's key is its store.TargetKey.
+// The string keys are store.TargetKeys of routes.
 type routeTables struct {
 	candidates  *graph.Table[string, *model.Candidate]
 	contests    *graph.Table[listenerKey, []model.Loss]
@@ -92,7 +92,7 @@ func (t *tables) declareCandidates() {
 		return keys
 	}
 	t.candidatesByListener = graph.NewIndex(t.candidates, "listener", listeners)
-	// HTTPRoutes, of which there may be thousands, do not compete with each other for a host.
+	// HTTPRoutes do not compete with each other for a host, and there may be thousands.
 	t.candidatesByContest = graph.NewIndex(t.candidates, "contest", func(key string, c *model.Candidate) []listenerKey {
 		if c.Route.Kind == store.HTTPRoutes.Kind() {
 			return nil
@@ -109,7 +109,7 @@ func (t *tables) attachment(r *graph.Reader, key string) (*model.Attachment, boo
 	a := gatewayapi.Attach(r, inference.Backends{Tables: lookup{t}}, c, t.losses(r, key, c))
 	for _, id := range a.Clusters {
 		for _, policy := range gatewayapi.PolicyKeys(r, id) {
-			t.policyTrusts.Get(r, policy) // no route leads to a cluster with unread CA certificates
+			t.policyTrusts.Get(r, policy) // first waits until the CA certificates have been read
 		}
 	}
 	return a, true

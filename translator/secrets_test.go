@@ -13,8 +13,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// A Secret has no status. If Envoy rejects a Secret, the listeners that present it close, and their
-// owners get the report.
+// A Secret has no status, so the owners of the listeners that present it must get Envoy's NACK.
 func TestSecret_IsOwnedByThoseWhoseListenersNeedIt(t *testing.T) {
 	https := func(name, host, secret string) gatewayv1.Listener {
 		return gatewayv1.Listener{

@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// spillWorld is a Gateway with a route to the first of three pools.
+// spillWorld has a Gateway with a route to the first of three pools.
 func spillWorld() []store.Op {
 	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }
 	pool := func(name string) store.Op {
@@ -43,8 +43,7 @@ func spillWorld() []store.Op {
 	}
 }
 
-// Without a pick, the cluster falls back to its spill endpoints. It must use only the first target,
-// in the user's order.
+// If the picker picks nothing, Envoy must use only the first spill target, in the user's order.
 func TestPoolPolicy_FallbackUsesOnlyTheFirstSpillTarget(t *testing.T) {
 	policy := &v1alpha1.PoolPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}}
 	policy.Spec.TargetRef.Name = "first"
@@ -82,8 +81,8 @@ func TestPoolPolicy_FallbackUsesOnlyTheFirstSpillTarget(t *testing.T) {
 	}
 }
 
-// A changed listener drains its connections, and a listener's update costs Envoy more than a
-// route's. So hops are virtual hosts of a listener that never changes.
+// A changed listener drains its connections. So hops to spill targets are virtual hosts of a
+// listener that must never change.
 func TestHop_ComesAndGoesWithoutAListener(t *testing.T) {
 	s := store.New()
 	apply := func(ops ...store.Op) []string {

@@ -26,8 +26,7 @@ func podIn(i int, zone string) store.Op {
 }
 
 // Endpoints change often. An external picker's subset is listed in one route configuration, which
-// changes with the endpoints. Our picker reads the labels itself, so no route configuration
-// changes.
+// changes. Penstock's picker reads the labels itself, so nothing else changes.
 func TestSubset_ChangeOfEndpointsChangesNoListener(t *testing.T) {
 	const servers = 1000
 	pods := make([]store.Op, servers)
@@ -73,7 +72,8 @@ func TestSubset_ChangeOfEndpointsChangesNoListener(t *testing.T) {
 				t.Fatal(out.Err)
 			}
 			for _, r := range tr.Resources("default/gw") {
-				// The list is in the routes for streams, in those for upgrades, and in the others.
+				// The list occurs three times: in the routes for streams, for upgrades, and for
+				// other requests.
 				if size := len(r.Body()); r.Type == resource.RouteConfiguration &&
 					(size > 80*servers || external != (size > 60*servers)) {
 					t.Errorf("%s has %d bytes, want at most %d, and more than %d if and only if the picker is external",

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Each table reads only the store and tables that are declared before it. The func `declare` has
-// the order.
+// tables has all tables. Each table reads only the store and tables that the func declare declares
+// before it.
 type tables struct {
 	cfg    Config
 	engine *graph.Engine

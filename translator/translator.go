@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Translator holds the current translation. It is not safe for concurrent use.
+// Translator has the current translation. It is not safe for concurrent use.
 type Translator struct {
 	tables   *tables
 	engine   *graph.Engine
@@ -35,7 +35,7 @@ func New(cfg Config) *Translator {
 		panicked: map[rowID]panicked{}}
 }
 
-// Delta holds the changes for a Gateway's Envoys.
+// Delta lists the changes for a Gateway's Envoys.
 type Delta struct {
 	Gateway string               // "namespace/name"
 	Gone    bool                 // the Gateway has no resource any more
@@ -43,29 +43,29 @@ type Delta struct {
 	Removes []resource.Ref       // sorted
 }
 
-// Output holds the changes of an Update.
+// Output lists the changes of an Update.
 type Output struct {
 	Deltas      []Delta         // sorted by gateway
 	Reports     []report.Report // complete reports that changed
 	ReportsGone []report.Ref    // objects without a report now
-	Pools       []PickerPool    // changed pools of our picker
+	Pools       []PickerPool    // changed pools of Penstock's picker
 	PoolsGone   []objectid.Target
-	// Parents lists changes of the Gateways that route to pools with export mode ParentMode.
+	// Parents lists pools with export mode ParentMode whose Gateways changed.
 	Parents []PoolParents
-	// Ordered lists changed imports with ordered clusters.
+	// Ordered lists changed imports whose clusters have an order (model.Import.Ordered).
 	Ordered []OrderedImport
-	// Unusable lists changes of imports' unusable exporting clusters.
+	// Unusable lists imports whose unusable exporting clusters changed.
 	Unusable []UnusableClusters
 	// Pickers lists external pickers that routes newly lead to, or that changed.
 	Pickers     []model.ExternalPicker
-	PickersGone []model.ClusterID // model.ExternalPicker.Cluster
+	PickersGone []model.ClusterID // Cluster of each removed picker
 	// Names lists host names that rows began to use; NamesGone lists names that no row uses any
 	// more.
 	Names, NamesGone []string
-	// Gates lists changes of the Gateways that have routes with an AccessPolicy.
+	// Gates lists AccessPolicies for which the Gateways with affected routes changed.
 	Gates []PolicyGateways
-	// Wanted and Unwanted list the keys in Config.OnDemand's tables that rows began and ceased to
-	// read.
+	// Wanted lists keys, in the tables of Config.OnDemand, that rows began to read. Unwanted lists
+	// keys that no row reads any more.
 	Wanted, Unwanted []graph.Key
 	// Err joins errors that bugs cause. Deltas excludes the affected resources.
 	Err error
@@ -78,23 +78,24 @@ type Output struct {
 	Work string
 }
 
-// PolicyGateways lists the Gateways that have routes with an AccessPolicy.
+// PolicyGateways lists the Gateways that have routes with this AccessPolicy.
 type PolicyGateways struct {
 	Policy   string   // "namespace/name"
 	Gateways []string // "namespace/name", sorted
 }
 
-// PoolParents lists the Gateways that route to an InferencePool. The list is empty unless the pool
-// is exported in ParentMode.
+// PoolParents lists the Gateways that route to an InferencePool with export mode ParentMode. The
+// list is empty for other pools.
 type PoolParents struct {
 	Pool     objectid.Pool
 	Gateways []model.ParentGateway
 }
 
-// OrderedImport is an InferencePoolImport with ordered clusters.
+// OrderedImport is an InferencePoolImport whose clusters have an order.
 type OrderedImport struct {
 	Import objectid.Pool
-	// Ready is nil if the import is gone or no longer ordered.
+	// Ready reports, by name, which clusters can take requests. It is nil if the import is gone or
+	// no longer ordered.
 	Ready map[string]bool
 }
 
@@ -104,10 +105,10 @@ type UnusableClusters struct {
 	Clusters map[string]UnusableCluster // nil if all are usable
 }
 
-// UnusableCluster holds the reason and message of the cluster's condition.
+// UnusableCluster has the reason and message of the cluster's condition.
 type UnusableCluster struct{ Reason, Problem string }
 
-// Rows counts the rows computed since New. Any goroutine may call it.
+// Rows returns how many rows were computed since New. It is safe for concurrent use.
 func (t *Translator) Rows() uint64 { return t.engine.Rows() }
 
 // WaitForDemands makes rows wait for keys in Config.OnDemand's tables, as
@@ -237,7 +238,7 @@ func (d *Delta) add(old, now []*resource.Resource) {
 	}
 }
 
-// If a port's listener moves between tables, moved drops the listener's removal.
+// moved drops the removal of a listener that another table has upserted in the same update.
 func (d *Delta) moved() {
 	d.Removes = slices.DeleteFunc(d.Removes, func(ref resource.Ref) bool {
 		return ref.Type == resource.Listener && slices.ContainsFunc(d.Upserts,
@@ -298,7 +299,7 @@ func (t *Translator) routeReports(d *graph.Diff, out *Output) {
 		if again(c.Key); !strings.HasSuffix(c.Key, "/") {
 			continue
 		}
-		// Visits the routes of this kind in this namespace.
+		// The key stands for all routes of a kind in a namespace.
 		for route := range t.tables.attachments.All(r) {
 			if strings.HasPrefix(route, c.Key) {
 				again(route)
@@ -397,7 +398,8 @@ func (t *Translator) Fleet(gateway string) *v1alpha1.EnvoyFleetSpec {
 	return g.Fleet
 }
 
-// PoolClusters lists the clusters of a pool of our picker.
+// PoolClusters returns the Envoy clusters of a pool of Penstock's picker, or nil for an unknown
+// pool.
 func (t *Translator) PoolClusters(pool objectid.Target) []model.ClusterID {
 	p, ok := t.tables.pool(t.engine.Reader(), pool)
 	if !ok {

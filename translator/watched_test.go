@@ -14,7 +14,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// watched returns, for each route of a Gateway, the policies that its call to watch requests names.
+// watched returns, for each route of a Gateway, the policies in its configuration of the filter
+// watch.
 func (w *gateWorld) watched(gateway string) map[string]string {
 	w.t.Helper()
 	out := map[string]string{}
@@ -51,8 +52,8 @@ func (w *gateWorld) watched(gateway string) map[string]string {
 	return out
 }
 
-// All routes below a policy with revoke: Immediately watch their requests, and name all policies
-// that their gates name. The field changes only routes, so no listener drains.
+// With revoke: Immediately, all routes behind the policy watch their requests, for the same
+// policies as their gates. Only routes change, so no listener drains.
 func TestAccessPolicy_RevokeWatchesTheRoutesBelow(t *testing.T) {
 	w := newGateWorld(t)
 	atOnce := gate("p", "InferencePool zebra")

@@ -151,8 +151,8 @@ func presents(c bootstrap.Config, tls bootstrap.TLS) error {
 	return nil
 }
 
-// absolute makes paths absolute, because Envoy resolves relative paths against its own working
-// directory, or rejects them.
+// absolute makes paths absolute, because Envoy has another working directory or rejects relative
+// paths.
 func absolute(paths ...*string) (err error) {
 	for _, p := range paths {
 		if *p == "" {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The first build prints what it compiles before Go reads any module, then its progress, and it
-// fails as go build fails.
+// Without a built penstock, build.sh prints a notice before it calls go. It exits with go build's
+// status.
 func TestBuild_FirstOneNamesWhatItCompiles(t *testing.T) {
 	script, err := filepath.Abs(filepath.Join(root, "conformance", "tools", "build.sh"))
 	if err != nil {

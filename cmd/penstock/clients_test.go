@@ -14,9 +14,9 @@ import (
 	"github.com/penstock-project/penstock/picker/modelserver"
 )
 
-// The Python clients openai and anthropic, plain and streaming, use pools whose InferenceModel and
-// InferenceModelRewrite replace the model: one with picks at the edge, and one that spills, behind
-// a hop. $PENSTOCK_PYTHON has the clients of testdata/clients.txt (make test-clients).
+// The Python clients use two pools whose InferenceModel and InferenceModelRewrite replace the
+// requested model. Pool spilling can also use pool spare. $PENSTOCK_PYTHON is a Python with
+// testdata/clients.txt installed (make test-clients).
 func TestPythonClients_ModelsAreReplaced(t *testing.T) {
 	python := os.Getenv("PENSTOCK_PYTHON")
 	if python == "" {
@@ -64,7 +64,7 @@ func TestPythonClients_ModelsAreReplaced(t *testing.T) {
 		if err := json.Unmarshal(text, &got); err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
-		if len(got) != 3*8+3 { // models, ways to ask; the list of models, and an unknown one for each client
+		if len(got) != 3*8+3 { // 3 models × 8 kinds of request, 1 model list, 2 unknown models
 			t.Errorf("%s: %d answers: %s, want %d", pool, len(got), text, 3*8+3)
 		}
 		for _, a := range got {

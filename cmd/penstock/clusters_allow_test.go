@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/picker/modelserver"
 )
 
-// A member that joined without an allow takes no request, in either mode, until the fix of the
-// finding is written.
+// Requests to a member's pool fail until the ClusterSet allows it, in EndpointMode and in
+// ParentMode.
 func TestAllow_MemberExportsOnlyWhatTheClusterSetNames(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)

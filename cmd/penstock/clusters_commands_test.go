@@ -15,7 +15,6 @@ import (
 	"github.com/penstock-project/penstock/picker/modelserver"
 )
 
-// join makes two sites members of each other, as their people would.
 func (s *site) join(other *site) {
 	s.t.Helper()
 	path := filepath.Join(s.t.TempDir(), "other.yaml")
@@ -58,7 +57,6 @@ func exportingSite(t *testing.T, name string) *site {
 		"127.0.0.1:"+fmt.Sprint(freePort(t)))
 }
 
-// servedBy waits until a server answers some of the requests to a gateway, or none of them.
 func servedBy(t *testing.T, port int, by string, want bool) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%s serves: %v", by, want), func() error {
@@ -83,7 +81,6 @@ func servedBy(t *testing.T, port int, by string, want bool) {
 	})
 }
 
-// A cluster is drained, restarted, brought back, and leaves, while requests go on.
 func TestClusterSet_DrainAndLeaveFailNoRequest(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
@@ -119,7 +116,7 @@ func TestClusterSet_DrainAndLeaveFailNoRequest(t *testing.T) {
 	east.start()
 	east.out.expect(t, "serves at")
 	traffic.flows(t, 50)
-	served("east-1", false) // it drains on after a restart
+	served("east-1", false) // the cluster still drains after its restart
 	if out := east.penstock("clusters", "drain", "--undo"); !strings.Contains(out,
 		"takes requests of its members again") {
 		t.Errorf(`undo: %s, want a text with "takes requests of its members again"`, out)

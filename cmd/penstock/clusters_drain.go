@@ -19,7 +19,7 @@ import (
 
 const (
 	adoptTimeout = 15 * time.Second
-	// A drain ends after drainQuiet without requests of other clusters. It does not end at once,
+	// drainQuiet is how long the cluster must have no requests of members before the drain ends,
 	// because members receive the drain with a delay.
 	drainQuiet = 3 * time.Second
 	drainPoll  = 100 * time.Millisecond
@@ -240,13 +240,13 @@ func (d *setChange) status(ctx context.Context) (all set.Status, err error) {
 
 func (d *setChange) setDraining(ctx context.Context, clusterSet changeable, draining bool) (status set.Status,
 	err error) {
-	list, _ := d.statuses(ctx) // if no process answers, the code below returns an error
+	list, _ := d.statuses(ctx) // without an answer, adopted below returns the error
 	if i := slices.IndexFunc(list, func(status set.Status) bool { return status.Hub }); i >= 0 {
 		object, _ := clusterSet.place()
 		return status, fmt.Errorf("%s: it is a hub's, which takes no requests: run the command for the cluster to "+
 			"drain; %s", object, hubsFolder(&list[i]))
 	}
-	if d.kubeconfig != "" && d.counted() { // fail before the change, not after the change
+	if d.kubeconfig != "" && d.counted() { // an unreachable process is an error before anything changes
 		list, err := d.statuses(ctx)
 		if err != nil {
 			return status, err
@@ -295,7 +295,7 @@ func (d *setChange) adopted(ctx context.Context, has func(set.Status) bool) (sta
 type unconnected struct {
 	cluster string
 	members []string
-	silent  []string // members that are connected, and have not acknowledged
+	silent  []string // connected members that have not acknowledged the drain
 }
 
 func awayFrom(status *set.Status) *unconnected {
@@ -375,7 +375,7 @@ func (d *setChange) wait(ctx context.Context, out io.Writer) error {
 	until, quiet := began.Add(timeout), began
 	for {
 		now := time.Now()
-		// members that are not connected receive the drain when they connect
+		// A member receives the drain when it connects, so the quiet time starts again.
 		if list := awayFrom(&status); !reflect.DeepEqual(list, away) {
 			away, quiet = list, now
 		}

@@ -15,8 +15,6 @@ import (
 	"github.com/penstock-project/penstock/xds/admission/ports"
 )
 
-// A drain on Kubernetes waits for the requests of each process: requests of one that is not named
-// would fail with it.
 func TestClusterSet_DrainWaitsForRequestsOfEachProcess(t *testing.T) {
 	t.Parallel()
 	process := func(inFlight func() int) string {
@@ -50,7 +48,7 @@ func TestClusterSet_DrainWaitsForRequestsOfEachProcess(t *testing.T) {
 	}
 }
 
-// served serves a state folder whose page /clusters is the result of page.
+// served serves page's result as /clusters at the socket of a new state folder.
 func served(t *testing.T, page func() string) (state string) {
 	t.Helper()
 	state = shortTemp(t)
@@ -61,13 +59,13 @@ func served(t *testing.T, page func() string) (state string) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /clusters", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, page()) })
 	server := &http.Server{Handler: mux}
-	go func() { _ = server.Serve(l) }() // ends with the server
+	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { _ = server.Close() })
 	return state
 }
 
-// A member that is not connected keeps sending requests: without an error, a maintenance script, or
-// a cluster that removes its members, would lose them.
+// A member that is not connected does not receive the drain, and keeps sending requests. Drain and
+// leave must fail, or a script would stop the cluster too early.
 func TestClusterSet_DrainAndLeaveFailWhileAMemberIsNotConnected(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -112,8 +110,8 @@ func TestClusterSet_DrainAndLeaveFailWhileAMemberIsNotConnected(t *testing.T) {
 	}
 }
 
-// A frozen member is connected until its lease ends, and its Envoy keeps sending requests: the
-// drain waits for its acknowledgement.
+// A frozen member counts as connected until its lease ends, and its Envoy keeps sending requests.
+// The drain waits for its acknowledgement.
 func TestClusterSet_DrainWaitsForAcknowledgements(t *testing.T) {
 	t.Parallel()
 	page := func(unacknowledged bool) string {
@@ -128,7 +126,7 @@ func TestClusterSet_DrainWaitsForAcknowledgements(t *testing.T) {
 			return strings.TrimPrefix(s.URL, "http://")
 		}
 		var out strings.Builder
-		other := process(func() string { return page(false) }) // it does not publish
+		other := process(func() string { return page(false) }) // this process does not publish to members
 		d := setChange{kubeconfig: "named", http: []string{other, process(func() string { return page(waits()) })},
 			timeout: timeout}
 		err := d.wait(t.Context(), &out)

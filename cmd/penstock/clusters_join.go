@@ -138,7 +138,7 @@ func (t *target) join(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, h
 	if err != nil {
 		return err
 	}
-	status, _ := t.clusterStatus(cmd.Context()) // an error means that no process runs
+	status, _ := t.clusterStatus(cmd.Context()) // an error means that no penstock runs here
 	status.Member = text
 	done, may, err := joinAll(&d.set, members, &status, how)
 	if err != nil {
@@ -231,8 +231,8 @@ func ownAsMember(text string) (*v1alpha1.ClusterSetMember, error) {
 	return &list[0], nil
 }
 
-// published returns the CA certificates that a member has published; "" if the member's bundle in
-// the ClusterSet was edited since.
+// published returns the CAs that a member has published; "" if the member's bundle in the
+// ClusterSet has changed since.
 func published(status *set.Status, clusterSet *v1alpha1.ClusterSet, member string) string {
 	at := slices.IndexFunc(clusterSet.Spec.Members, func(m v1alpha1.ClusterSetMember) bool { return m.Name == member })
 	i := slices.IndexFunc(status.Members, func(m set.MemberStatus) bool { return m.Name == member })

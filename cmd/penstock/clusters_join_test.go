@@ -33,7 +33,7 @@ import (
 type testCA struct {
 	cert   *x509.Certificate
 	key    *ecdsa.PrivateKey
-	bundle string // the certificate in PEM
+	bundle string
 }
 
 func newCA(t *testing.T, until time.Duration) *testCA {
@@ -50,13 +50,12 @@ func newKey(t *testing.T) *ecdsa.PrivateKey {
 	return key
 }
 
-// again is a CA's next certificate of the same key.
+// again returns a new self-signed certificate of the same key.
 func (c *testCA) again(t *testing.T, until time.Duration) *testCA { return issue(t, nil, c.key, until) }
 
-// signs is a CA of another key, which this one has signed.
 func (c *testCA) signs(t *testing.T) *testCA { return issue(t, c, newKey(t), time.Hour) }
 
-// issue issues the certificate of a CA, signed by another one, or by itself if by is nil.
+// issue makes a CA certificate of key. The CA by signs it; nil makes it self-signed.
 func issue(t *testing.T, by *testCA, key *ecdsa.PrivateKey, until time.Duration) *testCA {
 	t.Helper()
 	template := &x509.Certificate{
@@ -95,8 +94,8 @@ func memberYAML(t *testing.T, name, address, bundle string) string {
 	return string(raw)
 }
 
-// clusterFolder is a folder with a ClusterSet, and a state folder of a cluster that has the given
-// certificate.
+// clusterFolder makes a folder with a ClusterSet, and a state folder whose cluster has the CA
+// bundle.
 func clusterFolder(t *testing.T, clusterSet, bundle string) *site {
 	t.Helper()
 	s := &site{t: t, dir: t.TempDir(), state: t.TempDir()}
@@ -181,8 +180,8 @@ func TestClusterSet_JoinAddsAndRenewsMembers(t *testing.T) {
 	}
 }
 
-// CA certificates are public: a cluster that adds a member's certificate to its own does not get
-// the member's name.
+// CA certificates are public: a stranger can add a member's CA to its own bundle. This bundle must
+// not get the member's name.
 func TestClusterSet_JoinGivesNoNameToAnUnknownCA(t *testing.T) {
 	old := newCA(t, time.Hour)
 	renewed := old.again(t, 2*time.Hour)
@@ -191,7 +190,7 @@ func TestClusterSet_JoinGivesNoNameToAnUnknownCA(t *testing.T) {
 	print := func(c *testCA) string { return fmt.Sprintf("SHA-256 %x", sha256.Sum256(c.cert.Raw)) }
 	for _, c := range []struct {
 		what, has, text string
-		denied          *testCA // the CA that the error names
+		denied          *testCA
 	}{
 		{"one of two is known", known, known + other.bundle, other},
 		{"none is known", known, other.bundle, other},
@@ -236,8 +235,7 @@ func TestClusterSet_JoinGivesNoNameToAnUnknownCA(t *testing.T) {
 	}
 }
 
-// A certificate that a member has published counts as its own, as in connections: a new authority
-// needs no --replace.
+// join accepts a CA that the member has published over its connection, without --replace.
 func TestClusterSet_JoinKnowsWhatAMemberHasPublished(t *testing.T) {
 	old, next, other := newCA(t, time.Hour), newCA(t, time.Hour), newCA(t, time.Hour)
 	peer := &v1alpha1.ClusterSetPeer{Address: "192.0.2.1:9443", Bundle: old.bundle}
@@ -275,8 +273,8 @@ func TestClusterSet_JoinKnowsWhatAMemberHasPublished(t *testing.T) {
 	}
 }
 
-// An operator who replaces a bundle revokes what was published under it, also before the process
-// has read the new one.
+// An operator replaces a bundle after a leak. CAs published under the old bundle do not count, even
+// before the process has read the new one.
 func TestClusterSet_JoinTakesNothingPublishedUnderAReplacedBundle(t *testing.T) {
 	leaked, replaced, later := newCA(t, time.Hour), newCA(t, time.Hour), newCA(t, time.Hour)
 	clusterSet := &v1alpha1.ClusterSet{}
@@ -292,7 +290,8 @@ func TestClusterSet_JoinTakesNothingPublishedUnderAReplacedBundle(t *testing.T) 
 	}
 }
 
-// A member behind a hub has no certificate that could be known: the error explains what it is.
+// A member with kubeconfig or clusterProfile has no certificate to compare. --replace turns it into
+// a peer.
 func TestClusterSet_JoinNamesAMemberOfAHub(t *testing.T) {
 	for _, access := range []string{"kubeconfig: {file: east}", "clusterProfile: {name: east, namespace: fleet}"} {
 		s := clusterFolder(t, clusterSetYAML("here")+"  members:\n  - name: east\n    "+access+"\n",
@@ -314,8 +313,8 @@ func TestClusterSet_JoinNamesAMemberOfAHub(t *testing.T) {
 	}
 }
 
-// A member exports what the join names: the namespaces that the other cluster claims, or the values
-// of flags.
+// join allows the namespaces in the other cluster's entry, or in --allow-namespaces and
+// --allow-pools.
 func TestClusterSet_JoinAllowsWhatItPrints(t *testing.T) {
 	bundle := caBundle(t, time.Hour)
 	claims := func(namespaces ...string) string {
@@ -370,7 +369,7 @@ func TestClusterSet_JoinAllowsWhatItPrints(t *testing.T) {
 			t.Fatal(err)
 		}
 		if c.want.Namespaces == nil && c.want.Pools == nil {
-			c.want.Namespaces = []string{} // which is written, too
+			c.want.Namespaces = []string{}
 		}
 		if diff := cmp.Diff(c.want, printed.Spec.Members[0].Allow); diff != "" {
 			t.Errorf("%s: want this allow (-want +got):\n%s\n%s", c.what, diff, raw)
@@ -469,7 +468,7 @@ func TestClusters_JoinReportsADamagedFileOfItsOwn(t *testing.T) {
 	}
 }
 
-// join prints a ClusterSet to apply: names that look like keys are read as names.
+// join prints a ClusterSet for kubectl apply, so names that look like credentials are not redacted.
 func TestClustersJoin_ReadsNamesAsTheyAre(t *testing.T) {
 	const key = "sk-0123456789abcdef01234567"
 	clusterSet := &v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: key}, Spec: v1alpha1.ClusterSetSpec{

@@ -118,7 +118,7 @@ func (c *clusterObject) check(draining, leave bool) error {
 	return nil
 }
 
-// writers returns the controllers, such as GitOps tools, that have written a field of spec.
+// writers returns the field managers, other than penstock and kubectl, that own a field of spec.
 func (c *clusterObject) writers(field string) (out []string) {
 	for _, w := range c.written {
 		var fields struct {

@@ -7,12 +7,11 @@ import (
 	"testing"
 )
 
-// The only cluster that exports a pool stops its Penstock, and its model servers go on. Its picker
-// reads bodies as a stream, so Envoy would answer hundreds of requests with 503, each whose call it
-// begins, until its own health check fails.
+// The only exporter of a pool stops its Penstock, while its model servers keep running. Until its
+// own health check of the picker fails, Envoy would answer hundreds of requests with 503.
 func TestClusterSet_LostPickerIsPassedByAtOnce(t *testing.T) {
 	t.Parallel()
-	const few = 100 // of the sequential requests
+	const few = 100 // how many of the sequential requests may fail
 	dir := credentialsFor(t, filepath.Join(t.TempDir(), "credentials"))
 	in := func(name string) string { return filepath.Join(dir, name) }
 	port, picker, members, peer, metrics := freePort(t), freePort(t), freePort(t), freePort(t), freePort(t)
@@ -41,7 +40,7 @@ func TestClusterSet_LostPickerIsPassedByAtOnce(t *testing.T) {
 		})
 	}
 	picked()
-	here.errs.expect(t, "external picker answered its probe") // so that it is connected to it
+	here.errs.expect(t, "external picker answered its probe")
 
 	requests := sendTraffic(t, local(port))
 	requests.flows(t, 20)

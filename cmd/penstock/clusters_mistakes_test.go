@@ -10,7 +10,6 @@ import (
 	"github.com/penstock-project/penstock/picker/modelserver"
 )
 
-// findsInvalidExports writes pools whose annotations are invalid, and expects a finding about each.
 func findsInvalidExports(t *testing.T, west *site) {
 	t.Helper()
 	for what, c := range map[string]struct{ annotations, want string }{
@@ -30,8 +29,6 @@ func findsInvalidExports(t *testing.T, west *site) {
 	}
 }
 
-// A mistake in a ClusterSet, an annotation or at a member is a finding with object, field and fix,
-// and the other member serves on.
 func TestClusterSet_MistakesAreFindingsAndOthersServe(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
@@ -108,8 +105,8 @@ func TestClusterSet_MistakesAreFindingsAndOthersServe(t *testing.T) {
 	serves()
 }
 
-// A member that imports a pool and may use none of its model servers is no importer, and the
-// exporter shows the reason.
+// The importer allows none of the model servers' addresses. The exporter's condition shows the
+// reason.
 func TestClusterSet_ExportOfWhichNothingIsAllowedIsNotExported(t *testing.T) {
 	t.Parallel()
 	here := up(t, map[string]string{"gateway.yaml": gatewayYAML("gw", freePort(t)), "set.yaml": clusterSetYAML("here")},

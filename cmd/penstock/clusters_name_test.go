@@ -9,8 +9,6 @@ import (
 const propertyYAML = "apiVersion: about.k8s.io/v1alpha1\nkind: ClusterProperty\nmetadata: {name: " +
 	"cluster.clusterset.k8s.io}\nspec: {value: %s}\n"
 
-// A ClusterSet without spec.cluster takes the cluster's name from its ClusterProperty, once that is
-// valid; nothing else of the folder waits for it.
 func TestClusterProperty_NamesTheClusterOfAFolder(t *testing.T) {
 	t.Parallel()
 	set := strings.Replace(clusterSetYAML("east"), "  cluster: east\n", "  region: eu-west-1\n", 1)

@@ -23,8 +23,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// upstreamEntry is an entry of an import's status.clusters[] with upstream's fields, the only ones
-// that other controllers read.
+// upstreamEntry is an entry of InferencePoolImport's status.clusters with the upstream fields
+// alone, as other controllers read it.
 type upstreamEntry struct {
 	Name             string `json:"name"`
 	RoutingMode      string `json:"routingMode"`
@@ -44,7 +44,7 @@ type upstreamService struct {
 	} `json:"ports"`
 }
 
-// only is the single address and port in a list of Services.
+// only returns the address and port in a list with exactly one of each.
 func only(t *testing.T, list []upstreamService) (address string, port int) {
 	t.Helper()
 	if len(list) != 1 || len(list[0].Addresses) != 1 || len(list[0].Ports) != 1 {
@@ -71,8 +71,8 @@ func (s *site) imported(name, cluster string) (out upstreamEntry) {
 	return out
 }
 
-// offering is a cluster with three pools: it exports and offers chat, exports code, and offers own
-// without exporting it. The other cluster, here, has the imports.
+// offering starts cluster east: chat is exported with its own picker port, code is exported without
+// one, and pool own has picker port own but no export.
 func offering(t *testing.T, own int, chats ...string) (east, here *site) {
 	t.Helper()
 	dir := credentialsFor(t, filepath.Join(t.TempDir(), "credentials"))
@@ -94,8 +94,8 @@ func offering(t *testing.T, own int, chats ...string) (east, here *site) {
 	return east, here
 }
 
-// An Envoy that another project configures needs only upstream's fields of the import: the port of
-// its picker identifies the pool.
+// An Envoy that Penstock does not configure needs only upstream's fields: the picker's port
+// identifies the pool.
 func TestOffer_EnvoyOfOthersIsServedByTheImportsStatusAlone(t *testing.T) {
 	t.Parallel()
 	_, here := offering(t, freePort(t), serverNamed(t, "chat-1"),
@@ -105,7 +105,7 @@ func TestOffer_EnvoyOfOthersIsServedByTheImportsStatusAlone(t *testing.T) {
 		t.Errorf(`%+v, want RoutingMode "EndpointMode" and TargetPortNumber 8000`, entry)
 	}
 	_, picker := only(t, entry.EndpointPicker.Service)
-	// it knows no endpoint
+	// The Envoy has no endpoints: it connects to the address that the picker returns.
 	e := startBareEnvoy(t, bareEnvoy{Pickers: []int{picker}, Clusters: []string{"original-dst"}, TLS: true})
 	for _, way := range e.ways() {
 		by := map[string]int{}
@@ -136,8 +136,7 @@ func (s *site) gateway() string {
 	return strings.Fields(rest)[0]
 }
 
-// asked is the endpoint that a picker names to a client of the protocol, which has nothing of
-// Penstock except the given headers.
+// asked returns the endpoint that a picker selects. md has request metadata, as keys and values.
 func asked(t *testing.T, conn *grpc.ClientConn, md ...string) (endpoint string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(t.Context(), md...), pollTimeout)
@@ -168,8 +167,8 @@ func asked(t *testing.T, conn *grpc.ClientConn, md ...string) (endpoint string, 
 	return "", fmt.Errorf("got %v, want an endpoint", answer)
 }
 
-// A client of upstream's protocol gets an endpoint of the pool from its port, whatever it sends,
-// and none once the pool is not exported.
+// A client gets an endpoint of the port's pool, whatever metadata it sends. The client is denied
+// once the pool is not exported.
 func TestOffer_PortMeansThePoolAlone(t *testing.T) {
 	t.Parallel()
 	chats := []string{serverNamed(t, "chat-1"), serverNamed(t, "chat-2")}
@@ -198,7 +197,7 @@ func TestOffer_PortMeansThePoolAlone(t *testing.T) {
 			}
 		}
 	}
-	// a member reads lists
+	// A member's Gateway accepts a list of endpoints.
 	if got, err := asked(t, alone, "x-penstock-pool", "default/chat"); err != nil ||
 		len(got) != len(chats[0]+","+chats[1]) {
 		t.Errorf("a member: got %q %v, want the list of both pods", got, err)
@@ -258,8 +257,8 @@ static_resources:
     load_assignment: {cluster_name: parent, endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: %s, port_value: %d}}}}]}]}
 `
 
-// Where Gateways have a peer listener, an offered pool in ParentMode has their ordinary addresses;
-// a pool without an offer shows who can use it.
+// With --offer, a pool in ParentMode has the Gateway's address as its parent. Otherwise the parent
+// is the Gateway's peer listener, which only members can use.
 func TestOffer_ParentOfOthersIsTheGatewaysOrdinaryAddress(t *testing.T) {
 	t.Parallel()
 	gateway, peer, own := freePort(t), freePort(t), freePort(t)
@@ -328,7 +327,6 @@ func TestOffer_ParentOfOthersIsTheGatewaysOrdinaryAddress(t *testing.T) {
 	}
 }
 
-// The error for a flag that cannot take effect names what to write.
 func TestOffer_FlagNamesWhatToWriteInstead(t *testing.T) {
 	t.Parallel()
 	dir := credentialsFor(t, filepath.Join(t.TempDir(), "credentials"))

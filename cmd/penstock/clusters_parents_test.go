@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A pool in ParentMode is reached only through the Gateway of its own cluster: its picker and pods
-// are unreachable, here and there.
+// In ParentMode, requests go through the exporter's Gateway: its picker and pods are unreachable
+// here.
 func TestClusterSet_ParentModeServesThroughTheGatewayOfTheOtherCluster(t *testing.T) {
 	t.Parallel()
 	port, gateway := freePort(t), freePort(t)

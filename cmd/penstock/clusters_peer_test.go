@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// testMember is a cluster that exists only as certificates.
+// testMember has the certificates of a member, but no process.
 type testMember struct {
 	t      *testing.T
 	name   string
@@ -72,7 +72,7 @@ func (m *testMember) gateway(cluster string) tls.Certificate {
 	})
 }
 
-// member is the member's entry in a ClusterSet. Nothing listens at its address.
+// member returns m's ClusterSet entry, with the CAs of m and more. Nothing listens at its address.
 func (m *testMember) member(more ...*testMember) string {
 	text := m.bundle
 	for _, o := range more {
@@ -88,7 +88,8 @@ func withPeers(set string, port int) string {
 	return strings.Replace(set, "spec:\n", "spec:\n"+peerListenerYAML(port), 1)
 }
 
-// askPeer calls a peer listener as a Gateway of a member does.
+// askPeer sends a chat completion to a peer listener. server is the TLS server name, host the
+// authority.
 func askPeer(t *testing.T, port int, certificate tls.Certificate, server, host string, header http.Header) (reply,
 	error) {
 	t.Helper()
@@ -109,7 +110,7 @@ func askPeer(t *testing.T, port int, certificate tls.Certificate, server, host s
 	return do(c, req)
 }
 
-// keepAsking sends one request after another until end is called. end returns the first failure.
+// keepAsking calls ask repeatedly until end is called. end returns ask's first error.
 func keepAsking(ask func() error) (end func() error) {
 	ended, failed := make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -132,8 +133,7 @@ func keepAsking(ask func() error) (end func() error) {
 	return func() error { close(ended); return <-failed }
 }
 
-// A member's Gateway reaches, by the certificate of its cluster, the pools that are exported to it
-// and nothing else of this cluster.
+// A member's Gateway reaches the pools that are exported to this member, and gets 403 for others.
 func TestPeerListener_ServesMembersTheExportedPoolsAlone(t *testing.T) {
 	t.Parallel()
 	port, peer := freePort(t), freePort(t)
@@ -152,7 +152,7 @@ func TestPeerListener_ServesMembersTheExportedPoolsAlone(t *testing.T) {
 		t.Helper()
 		eventually(t, what, func() error {
 			got, err := askPeer(t, peer, certificate, server, host, nil)
-			if want == 0 && err != nil { // denied in the handshake
+			if want == 0 && err != nil {
 				return nil
 			}
 			if err != nil || got.status != want ||
@@ -170,7 +170,6 @@ func TestPeerListener_ServesMembersTheExportedPoolsAlone(t *testing.T) {
 	answered("no member", 0, newTestMember(t, "home").gateway("home"), chatHost, chatHost)
 	answered("a member in another's name", 0, south.gateway("home"), chatHost, chatHost)
 
-	// Members, bundles and exports change while requests go on.
 	second := newTestMember(t, "home")
 	end := keepAsking(func() error {
 		got, err := askPeer(t, peer, at, chatHost, chatHost, nil)
@@ -209,8 +208,8 @@ func TestPeerListener_ServesMembersTheExportedPoolsAlone(t *testing.T) {
 	answers(t, local(port), http.StatusOK)
 }
 
-// One secret of every Gateway has the certificates of all members, and Envoy accepts or rejects it
-// as a whole.
+// All members' CAs are in one TLS secret, which Envoy NACKs as a whole. One CA that Envoy cannot
+// read must not cut off other members.
 func TestPeerListener_MemberWhoseCertificateEnvoyCannotReadHarmsNoOther(t *testing.T) {
 	t.Parallel()
 	port, peer := freePort(t), freePort(t)
@@ -242,8 +241,8 @@ func TestPeerListener_MemberWhoseCertificateEnvoyCannotReadHarmsNoOther(t *testi
 	}
 }
 
-// In ParentMode, members send requests through the peer listener alone: with the client's
-// authority, whatever hosts the exporter's route has, and verified on both sides.
+// Members send requests to the peer listener with the client's authority. They are served even if
+// the exporter's route has other hostnames.
 func TestPeerListener_MembersUseItInParentMode(t *testing.T) {
 	t.Parallel()
 	port, gateway, peer := freePort(t), freePort(t), freePort(t)
@@ -285,8 +284,6 @@ func TestPeerListener_MembersUseItInParentMode(t *testing.T) {
 		_ = list.Body.Close()
 	}
 
-	// Exported to another member alone, it is not reached from here, neither then nor by resources
-	// that are left here.
 	east.write("pool.yaml",
 		exportedPool(
 			exportAnnotation+", inference.networking.x-k8s.io/export-mode: ParentMode, penstock.dev/export-to: south"))

@@ -14,8 +14,6 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// callPicker opens a connection to a picker as a Gateway of a member does, with a certificate or
-// none.
 func callPicker(t *testing.T, port int, server string, certificate ...tls.Certificate) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient(fmt.Sprintf("127.0.0.1:%d", port),
@@ -28,10 +26,8 @@ func callPicker(t *testing.T, port int, server string, certificate ...tls.Certif
 	return conn
 }
 
-// exportedChat is the server name of cluster east's picker for pool chat.
 const exportedChat = "chat.default.east.pool.penstock"
 
-// picksAreForMembers calls a picker, which exports pool chat to home, and not to south.
 func picksAreForMembers(t *testing.T, picker int, server string, home, south *testMember) {
 	t.Helper()
 	at := home.gateway("home")
@@ -84,8 +80,8 @@ func picksAreForMembers(t *testing.T, picker int, server string, home, south *te
 	}
 }
 
-// Where Gateways have a peer listener, their certificates let Gateways of members pick from the
-// pools that are exported to them, whether Envoy calls the picker or ours relays.
+// Members' Gateways authenticate by their certificates, so the picker needs no --picker-open. Envoy
+// calls the picker for /chat; for /far, the member's own picker relays.
 func TestPeerListener_MembersPickWithoutAnOpenPicker(t *testing.T) {
 	t.Parallel()
 	dir := credentialsFor(t, filepath.Join(t.TempDir(), "credentials"))
@@ -132,7 +128,6 @@ func TestPeerListener_MembersPickWithoutAnOpenPicker(t *testing.T) {
 
 	picksAreForMembers(t, picker, server, home, south)
 
-	// A member that has left gets no more picks, also on open connections, and the others do.
 	held := callPicker(t, picker, exportedChat, south.gateway("south"))
 	east.write("pool.yaml", exportedPool(exportAnnotation))
 	eventually(t, "exported to all", func() error {
@@ -147,7 +142,6 @@ func TestPeerListener_MembersPickWithoutAnOpenPicker(t *testing.T) {
 		return nil
 	})
 	answers(t, local(port)+"/chat", http.StatusOK)
-	// Without a peer listener, the picker serves no member.
 	east.write("set.yaml", clusterSetYAML("east", here.show()))
 	eventually(t, "not exported", func() error {
 		if text := east.penstock("status"); !strings.Contains(text, "give the ClusterSet a peerListener") {

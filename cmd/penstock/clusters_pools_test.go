@@ -22,7 +22,7 @@ import (
 	"github.com/penstock-project/penstock/picker/modelserver"
 )
 
-// relayedYAML is an import that names a pool of another cluster's picker, and not its pods.
+// relayedYAML is an InferencePoolImport with a remote picker and pool, but no pods.
 func relayedYAML(name, server string, picker int, pool string) string {
 	_, port, _ := net.SplitHostPort(server)
 	return fmt.Sprintf(`apiVersion: inference.networking.x-k8s.io/v1alpha1
@@ -49,8 +49,8 @@ func toImport(name string) string {
 	return "{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: " + name + "}"
 }
 
-// Two pools behind the one port of a picker: each request reaches a pod of its own pool, whether
-// Envoy calls the picker or ours relays.
+// Two pools share one picker port. Each request reaches its own pool, also if the importing
+// cluster's picker relays (/far).
 func TestClusterSet_TwoPoolsBehindOnePickerAreNotMixedUp(t *testing.T) {
 	t.Parallel()
 	port, picker := freePort(t), freePort(t)
@@ -92,7 +92,6 @@ func TestClusterSet_TwoPoolsBehindOnePickerAreNotMixedUp(t *testing.T) {
 	}
 }
 
-// askAsMember calls a picker for a pool as a gateway of another cluster does.
 func askAsMember(t *testing.T, picker int, pool string) error {
 	t.Helper()
 	conn, err := grpc.NewClient(fmt.Sprintf("127.0.0.1:%d", picker),
@@ -116,8 +115,8 @@ func askAsMember(t *testing.T, picker int, pool string) error {
 	return err
 }
 
-// A request counts at the picker of the other cluster until its response has ended, not only until
-// its pick, whether Envoy calls that picker or ours relays.
+// A request is in flight at the exporter's picker until its response ends, also if the importing
+// cluster's picker relays.
 func TestInferencePoolImport_RequestCountsThereUntilItsEnd(t *testing.T) {
 	for what, pods := range map[string]string{"relayed": "", "direct": "    endpoints: [{address: 127.0.0.1}]\n"} {
 		t.Run(what, func(t *testing.T) {
@@ -170,8 +169,7 @@ func countsUntilItsEnd(t *testing.T, pods string) {
 	})
 }
 
-// While the picker of another cluster is away, its pool's failureMode decides here as it does
-// there.
+// While the exporter is down, its pool's failureMode applies in the importing cluster.
 func TestClusterSet_ExportedPoolKeepsItsFailureMode(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
@@ -198,8 +196,8 @@ spec: {targetRef: {name: closed}, picker: {failureMode: FailClose}}
 	answers(t, local(port)+"/open", http.StatusOK)
 }
 
-// Another controller's import with an entry of the exporting cluster stays, and the exporter names
-// the importer until it is gone.
+// Another controller's import has an entry for cluster east. The entry stays, and east reports a
+// conflict.
 func TestClusterSet_EntryOfAnotherIsAConflict(t *testing.T) {
 	t.Parallel()
 	port, picker := freePort(t), freePort(t)
@@ -225,7 +223,7 @@ func TestClusterSet_EntryOfAnotherIsAConflict(t *testing.T) {
 	}
 	const exported = `default/chat +InferencePoolImport chat +\S+ +- +- +`
 	shows("a conflict", exported+"False")
-	// before, it is False because the member is unknown
+	// The condition is also False while the member is not connected.
 	eventually(t, "the member's report has arrived", func() error {
 		if text := east.penstock("clusters", "list"); !strings.Contains(text,
 			"Conflict: status.clusters of InferencePoolImport default/chat") {
@@ -257,8 +255,8 @@ func healthServer(t *testing.T) (server *health.Server, port int) {
 	return server, l.Addr().(*net.TCPAddr).Port
 }
 
-// The other cluster is connected, and the picker of its pool is unreachable or reports NOT_SERVING:
-// the import's status shows it, and requests go on, as the pool fails open.
+// The pool's picker is unreachable, then NOT_SERVING. The import's status shows it, and requests
+// succeed because the pool fails open.
 func TestClusterSet_PickerThatIsDownIsReported(t *testing.T) {
 	t.Parallel()
 	server := serverNamed(t, "east-1")

@@ -30,8 +30,7 @@ func clusterSetYAML(cluster string, members ...string) string {
 	return text
 }
 
-// allowing lets a member export to namespace default, and to gateways without TLS, unless its entry
-// names other permissions.
+// allowing adds cleartext and the namespace default to a shown entry, unless the entry lists pools.
 func allowing(shown string) string {
 	var list []v1alpha1.ClusterSetMember
 	if err := yaml.UnmarshalStrict([]byte(shown), &list); err != nil || len(list) != 1 || list[0].Peer == nil ||
@@ -49,7 +48,6 @@ func allowing(shown string) string {
 	return string(raw)
 }
 
-// show returns the site's entry for other clusters, once it has its certificates.
 func (s *site) show() (text string) {
 	s.t.Helper()
 	eventually(s.t, "clusters show", func() (err error) {
@@ -64,8 +62,6 @@ func exportedPool(annotations string) string {
 		"metadata: {name: chat, annotations: {"+annotations+"}}", 1)
 }
 
-// A pool that is annotated in one cluster serves requests of another one, whose only object for it
-// is the route.
 func TestClusterSet_AnnotatedPoolServesRequestsOfTheOtherCluster(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
@@ -79,7 +75,7 @@ func TestClusterSet_AnnotatedPoolServesRequestsOfTheOtherCluster(t *testing.T) {
 	east := up(t, eastFiles, "--members-listen", "127.0.0.1:0")
 	here.write("set.yaml", clusterSetYAML("here", east.show()))
 	east.write("set.yaml", clusterSetYAML("east", here.show()))
-	here.errs.expect(t, "cluster=east") // its connection
+	here.errs.expect(t, "cluster=east")
 	if got := ask(t, local(port), `{"model":"public","messages":[{"role":"user","content":"hello"}]}`); got.status !=
 		http.StatusInternalServerError {
 		t.Errorf("before the export: %d %s, want %d", got.status, got.body, http.StatusInternalServerError)
@@ -125,7 +121,6 @@ func TestClusterSet_AnnotatedPoolServesRequestsOfTheOtherCluster(t *testing.T) {
 	served("a pool that is deleted takes no request", false)
 }
 
-// finds waits until penstock status has some texts.
 func (s *site) finds(what string, want ...string) {
 	s.t.Helper()
 	eventually(s.t, what, func() error {
@@ -139,8 +134,8 @@ func (s *site) finds(what string, want ...string) {
 	})
 }
 
-// findsDamage damages the record of member east and the identity of a cluster that is stopped,
-// starts it, and expects findings. Then it restores the identity.
+// findsDamage starts a stopped cluster with a damaged record and a damaged identity, expects a
+// finding for each, and restores the identity.
 func (s *site) findsDamage() {
 	s.t.Helper()
 	records := filepath.Join(s.state, "cluster", "records", "east.jsonl")
@@ -163,11 +158,10 @@ func (s *site) findsDamage() {
 	}
 }
 
-// A process that starts while a member is away serves what the member exported before.
 func TestClusterSet_RestartWhileAMemberIsAwayKeepsItsExports(t *testing.T) {
 	t.Parallel()
 	server := serverNamed(t, "east-1")
-	_, external := exporter(t, server) // a picker that stays
+	_, external := exporter(t, server) // this picker keeps running
 	port := freePort(t)
 	here := up(t, map[string]string{
 		"gateway.yaml": gatewayYAML("gw", port), "set.yaml": clusterSetYAML("here"),
@@ -187,7 +181,7 @@ spec:
   externalIPs: [127.0.0.1]
   ports: [{port: %d, appProtocol: kubernetes.io/h2c}]
 `, external, external)
-	// the same address after a restart
+	// The port is fixed, so that east has the same address after a restart.
 	east := up(t, eastFiles, "--members-listen", local(freePort(t))[len("http://"):])
 	here.write("set.yaml", clusterSetYAML("here", east.show()))
 	east.write("set.yaml", clusterSetYAML("east", here.show()))
@@ -206,7 +200,7 @@ spec:
 	served("the pool of the other cluster serves")
 	traffic := sendTraffic(t, local(port))
 	east.stop()
-	east.start() // it withdraws nothing
+	east.start() // the restart withdraws no export
 	east.out.expect(t, "serves at")
 	eventually(t, "the other cluster has published again", func() error {
 		raw, err := os.ReadFile(filepath.Join(here.state, "cluster", "records", "east.jsonl"))
@@ -231,7 +225,6 @@ spec:
 		t.Errorf("explain: got\n%s\nwant that east is Unreachable", text)
 	}
 
-	// Damage in the records is named, and affects nothing else.
 	here.stop()
 	here.findsDamage()
 	east.start()
@@ -244,7 +237,7 @@ spec:
 	})
 }
 
-// With `imports: All`, an import's requests go to this cluster's own pool too.
+// With `imports: All`, an import's requests also go to the local pool of that name.
 func TestClusterSet_ImportsAllSharesWithTheLocalPool(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
@@ -303,7 +296,6 @@ func TestClusterSet_ImportsAllSharesWithTheLocalPool(t *testing.T) {
 	})
 }
 
-// exporter is a second cluster: a Gateway, a pool "chat" and a picker for other clusters.
 func exporter(t *testing.T, servers ...string) (gateway, picker int) {
 	t.Helper()
 	gateway, picker = freePort(t), freePort(t)

@@ -35,7 +35,7 @@ func penstock(t *testing.T, args ...string) (string, error) {
 	return out.String(), err
 }
 
-// Once, each pair was accepted and the second flag had no effect; a 0 was the default.
+// Two flags exclude each other, or a value has no effect: the error names the flags.
 func TestCommand_FlagsWithoutEffectAreErrors(t *testing.T) {
 	for _, tt := range []struct {
 		args  string
@@ -69,7 +69,7 @@ func TestCommand_FlagsWithoutEffectAreErrors(t *testing.T) {
 		{"sim --max-num-seqs 0 --listen 127.0.0.1:0", []string{"--max-num-seqs"}},
 		{"sim --kv-cache-tokens 0 --listen 127.0.0.1:0", []string{"--kv-cache-tokens"}},
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // of a server that starts
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // ends a server that wrongly starts
 		root := newRoot()
 		root.SetArgs(strings.Fields(tt.args))
 		root.SetOut(io.Discard)
@@ -228,7 +228,7 @@ func TestPicker_TableShowsThePartsOfACost(t *testing.T) {
 		{schedule.Verdict{Cost: number(0), Costs: map[string]float64{"in-flight": 0, "backlog": 0}}, "0.000",
 			"; cost 0.000 s"},
 		{schedule.Verdict{Cost: number(3), Costs: map[string]float64{"requests": 3}}, "3.000", "; cost 3"},
-		{schedule.Verdict{}, "-", ""}, // of a strategy that compares by no number
+		{schedule.Verdict{}, "-", ""},
 	} {
 		if got := costCell(tt.v); got != tt.cell {
 			t.Errorf("cell %q, want %q", got, tt.cell)
@@ -260,9 +260,9 @@ func TestVersion_NamesTheEnvoyThatUpStarts(t *testing.T) {
 	}
 }
 
-// The versions of APIs equal the versions of the manifests that README.md installs.
+// penstock version reports the same API versions as the manifests that README.md installs.
 func TestVersion_NamesWhatTheReleaseIsTestedWith(t *testing.T) {
-	// a test's own binary has no list of modules
+	// A test binary has no module list.
 	out, err := exec.CommandContext(t.Context(), "penstock", "version", "-o", "json").Output()
 	if err != nil {
 		t.Fatal(err)

@@ -44,8 +44,8 @@ func asPlugin(root *cobra.Command, program string) {
 	rename(root)
 }
 
-// suggest completes an argument with the names that list returns. After an error, list returns no
-// names, because a shell cannot show errors.
+// suggest completes an argument with list's names. After an error, list returns none, because a
+// shell cannot show errors.
 func suggest(list func(ctx context.Context, args []string) []string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		ctx := cmd.Context()
@@ -173,13 +173,11 @@ func (a *target) targets() cobra.CompletionFunc {
 	})
 }
 
-// oneOf completes a flag with its allowed values.
 func oneOf(cmd *cobra.Command, flag string, values ...string) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// someOf completes a flag with a list of allowed values, separated by commas. It suggests only
-// values that the list does not have yet.
+// someOf completes a comma-separated list of allowed values, without repetitions.
 func someOf(cmd *cobra.Command, flag string, values ...string) {
 	_ = cmd.RegisterFlagCompletionFunc(flag,
 		func(_ *cobra.Command, _ []string, begun string) (out []string, _ cobra.ShellCompDirective) {
@@ -201,7 +199,6 @@ func (c *cluster) contexts(context.Context, []string) (out []string) {
 	return slices.Collect(maps.Keys(loaded.Contexts))
 }
 
-// names completes the first argument with the APIKeys of the namespace.
 func (k *keyFlags) names(ctx context.Context, args []string) (out []string) {
 	place, err := k.place()
 	if err != nil || len(args) > 0 {

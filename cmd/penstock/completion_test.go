@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// suggested returns what a shell would suggest after some arguments.
 func suggested(t *testing.T, args ...string) []string {
 	t.Helper()
 	root := newRoot()
@@ -25,7 +24,7 @@ func suggested(t *testing.T, args ...string) []string {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	return lines[:len(lines)-1] // the last one is a directive
+	return lines[:len(lines)-1]
 }
 
 const completed = `
@@ -51,7 +50,7 @@ kind: InferencePoolImport
 metadata: {name: far, namespace: team}
 `
 
-// Names are of the files if no penstock runs for them.
+// No penstock runs for the folder: names are completed from its files.
 func TestCompletion_NamesObjectsOfAFolder(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "all.yaml"), []byte(completed), 0o600); err != nil {
@@ -77,7 +76,7 @@ func TestCompletion_NamesObjectsOfAFolder(t *testing.T) {
 	}
 }
 
-// Keys and values of flags complete like objects: a shell would list files instead.
+// Keys and values of flags are completed, too. A shell would list files instead.
 func TestCompletion_NamesKeysAndValues(t *testing.T) {
 	dir := t.TempDir()
 	const key = `
@@ -125,9 +124,9 @@ spec: {hashes: ["000000000000000000000000000000000000000000000000000000000000000
 	}
 }
 
-// A shell does not hang while a process is.
+// The process accepts the connection and does not respond.
 func TestCompletion_EndsWithoutAnAnswer(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and does not answer
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +143,6 @@ func TestCompletion_EndsWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// As a plugin of kubectl the program names itself as users call it.
 func TestPlugin_HelpNamesKubectl(t *testing.T) {
 	t.Parallel()
 	for program, want := range map[string]string{
@@ -171,7 +169,6 @@ func TestPlugin_HelpNamesKubectl(t *testing.T) {
 	}
 }
 
-// An error about arguments and flags has what to write.
 func TestArguments_ErrorsNameWhatToWrite(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{

@@ -20,8 +20,8 @@ import (
 	"github.com/penstock-project/penstock/xds/authority"
 )
 
-// ownName is a DNS name in the certificate of every control plane. Proxies verify this name,
-// whatever host they connect to.
+// ownName is a DNS name in every control plane's certificate. Proxies verify this name, whatever
+// host they connect to.
 const ownName = "penstock"
 
 func newCredentials() *cobra.Command {
@@ -118,8 +118,8 @@ func (c *credentialFiles) authority(now time.Time) (p authority.Pair, err error)
 	return p, c.save("ca", p)
 }
 
-// save replaces the key before its certificate. A process that reads between the two writes reports
-// a mismatch, and keeps its connections.
+// save replaces the key before its certificate. A process that reads in between reports a mismatch,
+// and keeps its connections.
 func (c *credentialFiles) save(name string, p authority.Pair) error {
 	for _, f := range []struct {
 		ext     string

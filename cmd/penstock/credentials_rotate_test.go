@@ -15,8 +15,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// A process publishes a new authority while it runs, and presents the old one until members have
-// the new one.
 func TestRotate_RunningProcessPublishesTheNewAuthority(t *testing.T) {
 	t.Parallel()
 	s := prepare(t, map[string]string{"set.yaml": clusterSetYAML("east")})

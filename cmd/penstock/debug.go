@@ -56,8 +56,8 @@ func debugCommand(use, short, example string, args cobra.PositionalArgs, run fun
 	}, complete...)
 }
 
-// debugAll returns a command that asks all running processes for a debug page, because each process
-// has only a part of the page.
+// debugAll returns a command that requests a page from all processes, because each has a part of
+// the data.
 func debugAll(use, short, example string, args cobra.PositionalArgs, run func(cmd *cobra.Command, all []running,
 	args []string) error, complete ...func(*target) cobra.CompletionFunc) *cobra.Command {
 	var a target
@@ -258,7 +258,7 @@ func newXDSDiff() *cobra.Command {
 		"Print the resources of which a proxy lacks the served version; nothing if it is in sync",
 		`  penstock debug xds diff default/gw -f ./config`,
 		takes(1, 1), func(cmd *cobra.Command, all []running, args []string) error {
-			// a process to which this node is not connected answers 404
+			// a process without a connection of this node answers 404
 			answers, _, missing := fromAll[[]server.ProxyDifferences](cmd.Context(), all,
 				"/debug/xds/diff?node="+url.QueryEscape(args[0]))
 			if len(answers) == 0 {

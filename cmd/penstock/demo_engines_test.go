@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Penstock starts the model servers, which outlive it: Ctrl-C must leave none.
+// The demo's model servers are separate processes, of which none may remain.
 func TestDemo_EnginesPassAndCtrlCEndsThem(t *testing.T) {
 	t.Parallel()
 	d := startDemo(t, "--engines", "--keep")
@@ -18,7 +18,7 @@ func TestDemo_EnginesPassAndCtrlCEndsThem(t *testing.T) {
 	}
 	d.ended(t, 5)
 	d.out.expect(t, "requests, 0 failed")
-	files, err := filepath.Glob("/proc/[0-9]*/environ") // none outside Linux
+	files, err := filepath.Glob("/proc/[0-9]*/environ") // without /proc, outside Linux, the list is empty
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,8 @@ func startDemo(t *testing.T, args ...string) *demonstration {
 	return d
 }
 
-// shortTemp is a temporary folder whose name leaves room for the path of a Unix socket.
+// shortTemp makes a temporary folder with a short path, because a Unix socket's path is limited to
+// about 100 bytes.
 func shortTemp(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "pd")
@@ -54,7 +55,7 @@ func shortTemp(t *testing.T) string {
 
 var demoGateway = regexp.MustCompile(`GW=(\S+)`)
 
-// ended waits for the process and checks that its steps passed and that it cleaned up.
+// ended expects that all steps have passed and no files remain.
 func (d *demonstration) ended(t *testing.T, steps int) {
 	t.Helper()
 	timer := time.AfterFunc(2*time.Minute, func() { _ = d.cmd.Process.Kill() })
@@ -94,7 +95,6 @@ func TestDemo_TwoSideBySidePassAndLeaveNothingBehind(t *testing.T) {
 	for _, prefix := range []string{"", "/endpoint-mode", "/parent-mode", "/split", "/spill"} {
 		answers(t, url+prefix, http.StatusOK)
 	}
-	// Break a file, and read the error.
 	files, err := filepath.Glob(filepath.Join(kept.temp, "*", "here", "split.yaml"))
 	if err != nil || len(files) != 1 {
 		t.Fatalf("expected one split.yaml, got %v %v", files, err)
@@ -115,13 +115,12 @@ func TestDemo_TwoSideBySidePassAndLeaveNothingBehind(t *testing.T) {
 	kept.ended(t, 11)
 }
 
-// Three clusters exchange pools, one drains, one stops, and no request fails.
 func TestDemo_ClusterSetPasses(t *testing.T) {
 	t.Parallel()
 	startDemo(t, "--cluster-set").ended(t, 8)
 }
 
-// The step that queries the picker of another cluster must fail if that picker is elsewhere.
+// The demo's penstock has its picker at another port, so the step that uses the picker must fail.
 func TestDemo_UnreachableClusterFailsItsStep(t *testing.T) {
 	envoy, err := supervisor.Find(t.Context())
 	if err != nil {
@@ -129,7 +128,6 @@ func TestDemo_UnreachableClusterFailsItsStep(t *testing.T) {
 	}
 	binary, temp := filepath.Join(t.TempDir(), "elsewhere"), shortTemp(t)
 	t.Setenv("TMPDIR", temp)
-	// This is penstock with another address for --picker.
 	script := `#!/bin/sh
 for arg; do
   shift

@@ -20,7 +20,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// These are the exit codes of diff(1).
+// Exit codes, as diff(1) has them.
 const (
 	exitDiffers exitCode = 1
 	exitTrouble exitCode = 2
@@ -68,7 +68,7 @@ object.`,
 	return cmd
 }
 
-// trouble turns each error into exitTrouble, except exitDiffers, which is a result.
+// trouble prints an error and returns exitTrouble. It returns nil and exitDiffers unchanged.
 func trouble(cmd *cobra.Command, err error) error {
 	if err == nil || errors.Is(err, exitDiffers) {
 		return err

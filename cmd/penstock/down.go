@@ -46,8 +46,8 @@ func (s *files) down(ctx context.Context, cmd *cobra.Command) error {
 		return err
 	}
 	dir := app.Engines(state)
-	// Each process that starts servers makes the lock file in dir. If the folder was removed, a
-	// running process writes only other files into a new folder, so the lock file is missing.
+	// Processes that start model servers make this file. It is missing if the folder was removed,
+	// although such a process may still run.
 	if _, err := os.Stat(filepath.Join(dir, "lock")); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("no process has started servers with the state folder %s: give the -f and --state that "+
 			"penstock up runs with; if the folder was removed meanwhile, end that process with Ctrl-C, or kill -INT",
@@ -82,8 +82,7 @@ func (s *files) down(ctx context.Context, cmd *cobra.Command) error {
 	}
 }
 
-// forget removes the ModelDeployments that penstock run wrote, if -f names only the folder of
-// penstock run.
+// forget removes penstock run's ModelDeployments, if -f names penstock run's folder alone.
 func (s *files) forget() error {
 	folder, err := runFolder()
 	if err != nil || len(s.paths) != 1 || s.paths[0] != folder {

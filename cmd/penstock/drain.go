@@ -37,7 +37,6 @@ proxy stops (preStop).`,
 	return cmd
 }
 
-// newCopy makes the command for containers without a shell. They run penstock drain from the copy.
 func newCopy() *cobra.Command {
 	return &cobra.Command{
 		Use:     "copy PATH",
@@ -54,7 +53,7 @@ func newCopy() *cobra.Command {
 	}
 }
 
-// copyProgram replaces the target atomically, so that a partly written program never runs.
+// copyProgram replaces the target atomically, so that no partly written program runs.
 func copyProgram(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {

@@ -30,7 +30,7 @@ installed.`,
 	return cmd
 }
 
-// installedFolder returns the folder of installed engines. stateDir is the flag --state.
+// installedFolder returns the folder of installed engines. An empty stateDir means the default.
 func installedFolder(stateDir string) (string, error) {
 	dir := stateDir
 	var err error

@@ -70,7 +70,7 @@ func renderPod(cmd *cobra.Command, paths []string, id, accelerator string) error
 	engine := report.Ref{Group: v1alpha1.Group, Kind: store.Engines.Kind()}
 	if d != nil {
 		engine.Name = d.Spec.Engine.Name
-		if plan, _ := deployment.New(d, engines); plan != nil { // the board already has the findings of New
+		if plan, _ := deployment.New(d, engines); plan != nil { // o.Board() has New's findings already
 			pod, found := plan.Pod(accelerator)
 			for i := range found {
 				found[i].Owner = owner

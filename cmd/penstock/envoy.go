@@ -82,7 +82,7 @@ func installEnvoy(cmd *cobra.Command, from string) error {
 	return err
 }
 
-// isRelease matches the version of a release. A pseudo-version has more than three numbers.
+// isRelease does not match a pseudo-version, such as v0.0.0-20260101000000-abcdefabcdef.
 var isRelease = regexp.MustCompile(`^v\d+\.\d+\.\d+$`)
 
 func releaseURL(version string) string {

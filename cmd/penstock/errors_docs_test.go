@@ -7,8 +7,6 @@ import (
 	"testing"
 )
 
-// Each reason with which Penstock or its Envoy answers an error has a cause and a cure in
-// docs/why-errors.md.
 func TestDocs_EveryReasonHasACauseAndACure(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(root, "docs", "why-errors.md"))
 	if err != nil {

@@ -18,11 +18,11 @@ import (
 	"github.com/penstock-project/penstock/discovery/status"
 )
 
-// silent are kinds without a status: the objects that use them report it.
+// silent lists kinds without a status. The objects that refer to them report their problems.
 var silent = []string{"Namespace", "Service", "ReferenceGrant", "Secret", "ConfigMap"}
 
-// All examples of the Gateway API, one file at a time and all at once, whatever their Gateways'
-// class. Each object of each file has a condition or a finding, and Envoy rejects nothing.
+// Each object of the examples has a condition or a finding, and Envoy NACKs nothing.
+// --any-controller accepts any GatewayClass.
 func TestGatewayAPIExamples_EachObjectIsReported(t *testing.T) {
 	t.Parallel()
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
@@ -67,7 +67,7 @@ func TestGatewayAPIExamples_EachObjectIsReported(t *testing.T) {
 	}
 }
 
-// byEnvoy matches the report of a NACK. (EnvoyFleet is a kind.)
+// byEnvoy matches a NACK's report, but not EnvoyFleet.
 var byEnvoy = regexp.MustCompile(`\bEnvoy\b`)
 
 type object struct {
@@ -95,7 +95,6 @@ func objectsOf(t *testing.T, file string) []object {
 	}
 }
 
-// mentioned reports whether an object has a condition, also at one of its parents, or a finding.
 func mentioned(doc *status.Document, o object) bool {
 	for _, s := range doc.Objects {
 		if s.Kind != o.Kind || s.Name != o.Metadata.Name {

@@ -169,7 +169,7 @@ func (s *target) explain(cmd *cobra.Command, text string, values url.Values, tok
 	fmt.Fprintln(cmd.ErrOrStderr(),
 		"penstock is not running for these files: the explanation comes from the files, without the picker's view")
 	if _, err := os.Stat(dir); err != nil {
-		dir = "" // no process ever ran here: there are no last good versions, and explain must not record any
+		dir = "" // no penstock ran here: explain reads no last good versions, and must write none
 	}
 	processor, err := defaultProcessor()
 	if err != nil {
@@ -188,7 +188,8 @@ func (s *target) explain(cmd *cobra.Command, text string, values url.Values, tok
 	return p.Explain(q), nil
 }
 
-// tokenIn reads a token. Its errors never contain the token.
+// tokenIn reads a JSON Web Token from a file; path "" means none, "-" stdin. Errors never contain
+// the token.
 func tokenIn(stdin io.Reader, path string) (string, error) {
 	if path == "" {
 		return "", nil

@@ -61,7 +61,7 @@ func verdictText(v schedule.Verdict) string {
 	return text + costText(v)
 }
 
-// An adapter whose requests all wait occupies none of the a.Max slots.
+// adaptersText lists LoRA adapters. a.Max is how many the server can hold; 0 means unknown.
 func adaptersText(a *endpoint.Adapters) string {
 	if a == nil {
 		return ""
@@ -76,7 +76,7 @@ func adaptersText(a *endpoint.Adapters) string {
 	return text
 }
 
-// costText formats a cost. With strategy load, costs are in seconds.
+// costText formats a cost. It is in seconds with strategy load, and has no unit otherwise.
 func costText(v schedule.Verdict) (text string) {
 	switch {
 	case v.Cost == nil:

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A FIFO in place of a file that a flag names ends the start with an error that names both.
+// Flags name a FIFO instead of a file. The error has the flag and the path.
 func TestFlags_FileThatNeverEndsIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	fifo, pairs, config := filepath.Join(dir, "fifo"), filepath.Join(dir, "pairs"), filepath.Join(dir, "config")
@@ -42,7 +42,7 @@ func TestFlags_FileThatNeverEndsIsNamed(t *testing.T) {
 			case i > 0 && out[i-1] == name:
 				out[i] = fifo
 			case out[i] == fifo:
-				out[i] = in("ca.crt") // text enough for tokens
+				out[i] = in("ca.crt") // any text is accepted as a token
 			}
 		}
 		return out

@@ -51,8 +51,8 @@ func reasonPage(reason string) string { return "docs/reference/findings.md#" + s
 
 var released = regexp.MustCompile(`^v\d+\.\d+\.\d+$`)
 
-// linked returns the URL of a documentation page in a released program, because packages and images
-// contain no source tree. Otherwise it returns the page's path in the source tree.
+// linked returns a documentation page's URL if this program is a release, which contains no
+// documentation; otherwise the page's path.
 func linked(page string) string {
 	if v := release.Version(); released.MatchString(v) {
 		return "https://github.com/penstock-project/penstock/blob/" + v + "/" + page
@@ -60,8 +60,8 @@ func linked(page string) string {
 	return page
 }
 
-// A row of aboutFields matches a finding of an object of the row's kind. The row's field must be a
-// prefix of the finding's field; indexes are ignored. The first match applies.
+// aboutFields maps a finding's kind and field prefix, without indexes, to a page. The first match
+// counts.
 var aboutFields = []struct{ kind, field, page string }{
 	{"Gateway", "spec.listeners.tls", "docs/https.md"},
 	{"Gateway", "spec.tls", "docs/https.md"},

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// A member of the cluster set can cause as many findings as it exports pools: the log has the first
-// ones and the number of the others.
+// One member can cause hundreds of findings. The log has the first printedAtOnce, and the number of
+// the others.
 func TestFindings_ManyAtOnceAreCounted(t *testing.T) {
 	board := status.NewBoard(nil)
 	var reports []report.Report

@@ -17,19 +17,17 @@ import (
 	"github.com/penstock-project/penstock/manifests/features"
 )
 
-// standardPhrases are fixed expressions of the system, of Envoy, of OpenAI's requests and of
-// Kubernetes' own field descriptions that contain a ruled out word. Asleep is a phase.
+// standardPhrases are expressions of other projects that contain a forbidden word.
 var standardPhrases = regexp.MustCompile(
 	`(?i)connections? (is |was |are )?refused|refus(e|es|ed|ing) (a |the |all |its |every )?connections?|refused[-_]stream|ECONNREFUSED|RefusedStream|nobody:x:65534:65534:nobody|tells the scheduler|"refusal"|penstock-peer-refused|(?-i:\bAsleep\b)|#asleep`)
 
-// notProse are texts of other projects, generated code, and data that the code under test produces.
+// notProse matches files of other projects, generated files, and test data.
 var notProse = regexp.MustCompile(
 	`(^|/)(testdata|bin|\.tools|\.git)/|go\.sum$|^LICENSE$|^manifests/crds/(gateway|inference\.networking\.k8s\.io)|^conformance/suites/reports/.*yaml$`)
 
-// cased finds the words in a line; a camelCase identifier is several.
 var cased = regexp.MustCompile(`[A-Z]+(?:[a-z]+|\b)|[a-z]+`)
 
-// ruledOut reads the list that CONTRIBUTING.md's glossary refers to: word or phrase -> advice.
+// ruledOut reads testdata/words.txt: a forbidden word or phrase, and what to write instead.
 func ruledOut(t *testing.T) (words, phrases map[string]string) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/words.txt")
@@ -55,7 +53,6 @@ func ruledOut(t *testing.T) (words, phrases map[string]string) {
 	return words, phrases
 }
 
-// findings lists the words of the glossary's list in text, one line each.
 func findings(file, text string, words, phrases map[string]string) []string {
 	var found []string
 	n := 0
@@ -145,8 +142,7 @@ func TestGlossary_FindsWordsInNamesAndProse(t *testing.T) {
 	}
 }
 
-// testName is the form of every test's name: the feature's own term, then what a user would lose. A
-// fuzz target has its invariant there.
+// testName is the form of test names: the feature's term, then the behaviour or invariant.
 var testName = regexp.MustCompile(`^(Test|Fuzz)[A-Z][A-Za-z0-9]*_[A-Z0-9]`)
 
 func testNames(t *testing.T) map[string]string {
@@ -183,9 +179,8 @@ func TestGlossary_TestNamesBeginWithAFeature(t *testing.T) {
 	}
 }
 
-// TestGlossary_EveryFeatureAndKindHasANamedTest finds, for each claimed feature of a GatewayClass
-// and each kind that is read, a test whose name contains it (underscores do not count), so that `go
-// test -run HTTPRouteCORS` finds its tests.
+// TestGlossary_EveryFeatureAndKindHasANamedTest makes `go test -run HTTPRouteCORS` find a feature's
+// tests. Underscores do not count.
 func TestGlossary_EveryFeatureAndKindHasANamedTest(t *testing.T) {
 	var all strings.Builder
 	for name := range testNames(t) {

@@ -22,9 +22,9 @@ import (
 // A golden is one feature in one file: a description, the YAML that the user writes, and the
 // results below want/. A golden shows the resources that matter to it and omits the rest:
 //
-//	want/routes.yaml                          all resources of a type, of all Gateways
-//	want/clusters/pool/default/chat.yaml      the one with this name, a picker's in any
-//	                                          configuration
+//	want/routes.yaml                          all route configurations, of all Gateways
+//	want/clusters/pool/default/chat.yaml      clusters with this name, in each of the picker's
+//	                                          configurations
 //	want/status.txt                           the output of `penstock translate --status`
 //	want/explain -X POST http://localhost/v1  the output of `penstock explain` with these
 //	                                          arguments
@@ -140,7 +140,7 @@ func resourceName(t *testing.T, raw json.RawMessage) string {
 	t.Helper()
 	var r struct {
 		Name    string `json:"name"`
-		Cluster string `json:"cluster_name"` // an assignment's
+		Cluster string `json:"cluster_name"` // the name of a ClusterLoadAssignment
 	}
 	if err := json.Unmarshal(raw, &r); err != nil {
 		t.Fatal(err)
@@ -152,8 +152,8 @@ func resourceName(t *testing.T, raw json.RawMessage) string {
 	return name
 }
 
-// run runs a command over a golden's folder, with the golden's file names in its output. Findings
-// that make it fail are part of the golden.
+// run runs a command with -f dir, and removes dir from its output. An exit code for findings is
+// accepted.
 func run(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -167,8 +167,6 @@ func run(t *testing.T, dir string, args ...string) string {
 	return strings.ReplaceAll(out.String(), dir+string(filepath.Separator), "")
 }
 
-// TestTranslate_GoldenInputsAreAcceptedByEnvoy delivers the configuration of every golden to the
-// real Envoy.
 func TestTranslate_GoldenInputsAreAcceptedByEnvoy(t *testing.T) {
 	for name, golden := range goldens(t) {
 		t.Run(name, func(t *testing.T) {
@@ -178,8 +176,7 @@ func TestTranslate_GoldenInputsAreAcceptedByEnvoy(t *testing.T) {
 	}
 }
 
-// acceptedByEnvoy fails if Envoy rejects a resource of a folder's configuration. It returns the
-// folder's status.
+// acceptedByEnvoy fails if Envoy NACKs a resource of dir's configuration. It returns dir's status.
 func acceptedByEnvoy(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	args = append([]string{"translate", "--status"}, args...)

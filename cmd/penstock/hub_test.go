@@ -16,7 +16,7 @@ func folderHub(t *testing.T) *site {
 	return h
 }
 
-// A second hub of a folder would write imports under the identity of the first.
+// A second hub would write imports under the first hub's identity.
 func TestHub_SecondOneOfAStateFolderEnds(t *testing.T) {
 	t.Parallel()
 	h := folderHub(t)
@@ -26,8 +26,6 @@ func TestHub_SecondOneOfAStateFolderEnds(t *testing.T) {
 	}
 }
 
-// In the folder of a hub, the commands of a cluster name the hub's page instead of waiting for a
-// penstock up, or writing a drain without effect.
 func TestHub_CommandsForItsFolderNameItsPage(t *testing.T) {
 	t.Parallel()
 	h := folderHub(t)

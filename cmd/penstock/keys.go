@@ -42,21 +42,18 @@ which routes need one. Only hashes of keys are stored: a key is printed once. A 
 
 type keyPlace interface {
 	list(ctx context.Context) ([]storedKey, error)
-	// create stores new keys, and returns a text about their place. It fails if an existing key has
-	// one of their names.
+	// create fails if a name is in use. Its text describes where the keys are.
 	create(ctx context.Context, keys ...*v1alpha1.APIKey) (string, error)
-	// change changes a key, which must exist.
 	change(ctx context.Context, namespace, name string, change func(*v1alpha1.APIKeySpec) error) error
 }
 
-// storedKey is an APIKey in a folder or cluster. If problem is not nil, the APIKey cannot be
-// decoded. Then it has only its namespace and name, and its hashes if these can be decoded.
+// storedKey is an APIKey. If problem is not nil, it cannot be decoded, and has only a namespace, a
+// name, and maybe hashes.
 type storedKey struct {
 	v1alpha1.APIKey
 	problem error
 }
 
-// warnOfBroken names each APIKey that cannot be decoded.
 func warnOfBroken(w io.Writer, all []storedKey) {
 	for i := range all {
 		switch o := &all[i]; {
@@ -166,7 +163,7 @@ func newAPIKey(namespace, name string, labels map[string]string, hash authz.Hash
 	}
 }
 
-// handOver prints the key, and nothing else, on standard output. The remark goes to standard error.
+// handOver prints only the key on standard output, and the remark on standard error.
 func handOver(cmd *cobra.Command, key, remark string) {
 	fmt.Fprintln(cmd.ErrOrStderr(), remark, "Its hash alone is stored: the key is printed once.")
 	fmt.Fprintln(cmd.OutOrStdout(), key)
@@ -295,12 +292,12 @@ request, as penstock usage has them. They are unknown (-) if no penstock has run
 	return cmd
 }
 
-// keptUse is how far keys list looks back.
+// keptUse is the period over which keys list sums tokens.
 const keptUse = 30 * 24 * time.Hour
 
 type use struct{ tokens, hour int64 }
 
-// ownersUse returns the use of each owner, as NAMESPACE/OWNER; nil if it is not known.
+// ownersUse returns the tokens and the last use of each NAMESPACE/OWNER; nil if no process answers.
 func ownersUse(cmd *cobra.Command, running *target) map[string]use {
 	answer, err := running.usage(cmd, usage.Query{By: []string{"owner", "hour"}, Since: keptUse})
 	if err != nil {
@@ -314,7 +311,7 @@ func ownersUse(cmd *cobra.Command, running *target) map[string]use {
 	return out
 }
 
-// printKeys prints a table. uses has the use of owners, or is nil.
+// printKeys prints a table. uses is nil if the use is unknown.
 func printKeys(out io.Writer, all []storedKey, uses map[string]use, now time.Time) error {
 	slices.SortFunc(all, func(a, b storedKey) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
@@ -353,7 +350,7 @@ func printKeys(out io.Writer, all []storedKey, uses map[string]use, now time.Tim
 	return w.Flush()
 }
 
-// counts reports whether gates know a hash.
+// counts reports whether Gateways accept a hash: it is valid, and its key is not known to be weak.
 func counts(hash string) bool {
 	h, err := authz.ParseHash(hash)
 	return err == nil && !authz.Weak(h)

@@ -63,13 +63,13 @@ func (k *keyCluster) list(ctx context.Context) ([]storedKey, error) {
 	return out, nil
 }
 
-// storedOf decodes an object. Its result has the plain cause as problem.
+// storedOf decodes an APIKey. problem is the decoder's error.
 func storedOf(o *unstructured.Unstructured) (out storedKey) {
 	if out.problem = runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &out.APIKey); out.problem == nil {
 		return out
 	}
 	out.APIKey = v1alpha1.APIKey{ObjectMeta: metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName()}}
-	// With an error, the hashes stay unknown.
+	// on error, there are no hashes
 	out.Spec.Hashes, _, _ = unstructured.NestedStringSlice(o.Object, "spec", "hashes")
 	return out
 }
@@ -120,7 +120,7 @@ func (k *keyCluster) change(ctx context.Context, namespace, name string,
 		}
 		now.Object["spec"] = spec
 		_, err = client.Update(ctx, now, metav1.UpdateOptions{FieldManager: keysManager})
-		if err != nil && !apierrors.IsConflict(err) { // on a conflict, repeat with the newer object
+		if err != nil && !apierrors.IsConflict(err) { // after a conflict, the loop reads the object again
 			return k.failed("change", err)
 		}
 		return err

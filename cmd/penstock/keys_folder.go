@@ -53,7 +53,7 @@ func writtenObject(w *file.Written) (out storedKey) {
 			out.Namespace = namespace.Value
 		}
 		if hashes := file.Field(file.Field(w.Node, "spec"), "hashes"); hashes != nil {
-			_ = hashes.Decode(&out.Spec.Hashes) // with an error, the hashes stay unknown
+			_ = hashes.Decode(&out.Spec.Hashes) // on error, there are no hashes
 		}
 	}
 	out.Namespace = cmp.Or(out.Namespace, metav1.NamespaceDefault)
@@ -120,18 +120,18 @@ func (k keyFolder) create(_ context.Context, keys ...*v1alpha1.APIKey) (string, 
 		}
 		text.Write(bytes.Replace(raw, []byte("  creationTimestamp: null\n"), nil, 1))
 	}
-	// Hashes of keys are no secret, and the user that serves the folder may be another one.
+	// Hashes are no secret, and penstock may run as another user, who must read this file.
 	return path, statefile.ReplaceReadable(path, text.Bytes())
 }
 
-// keysFile returns the name of a new file for keys, without its extension. The name of a file with
-// several keys ends in a hash of their names.
+// keysFile returns a new file's name without extension. For several keys, it ends in a hash of
+// their names.
 func keysFile(keys []*v1alpha1.APIKey) string {
 	name := keys[0].Name
 	if len(keys) > 1 {
 		h := fnv.New32a()
 		for _, key := range keys {
-			_, _ = fmt.Fprintln(h, key.Name) // never fails
+			_, _ = fmt.Fprintln(h, key.Name)
 		}
 		name = fmt.Sprintf("%08x", h.Sum32())
 	}

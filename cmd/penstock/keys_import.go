@@ -111,16 +111,16 @@ func importKeys(cmd *cobra.Command, place keyPlace, found []foundKey, namespace 
 	return nil
 }
 
-// foundKey is a key in a file. Its texts never contain the key.
+// foundKey is a key of a file. Its fields do not contain the key itself.
 type foundKey struct {
-	at    string // line or entry
-	alias string // for the name
+	at    string
+	alias string // the name begins with it; "" uses the owner
 	hash  authz.Hash
 	spec  v1alpha1.APIKeySpec // without hashes
 	note  string              // a restriction that the import adds
 }
 
-// name derives the APIKey's name from the key's content. So a further import gives the same name.
+// name returns a name that ends in a prefix of the key's hash, so a second import yields it again.
 func (k *foundKey) name() string {
 	name := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
@@ -132,8 +132,7 @@ func (k *foundKey) name() string {
 	return cmp.Or(name, "key") + "-" + k.hash.String()[:8]
 }
 
-// parseKeys reads keys in any supported form, in the order of the file. Its error lists the first
-// mistakes.
+// parseKeys reads keys in all formats. Its error lists the first maxMistakes mistakes.
 func parseKeys(text []byte) (found []foundKey, err error) {
 	var mistakes []error
 	switch trimmed := bytes.TrimSpace(text); {
@@ -161,7 +160,6 @@ func parseKeys(text []byte) (found []foundKey, err error) {
 	return found, errors.Join(mistakes...)
 }
 
-// maxMistakes is how many mistakes of a file are listed.
 const maxMistakes = 20
 
 func keysInLines(text string) (found []foundKey, mistakes []error) {
@@ -192,7 +190,8 @@ var validOwner = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9@._:-]*[A-Za-z0-9])?
 
 const maxOwner = 128
 
-// keyOf makes a key from its text. Errors quote no column: a user may have exchanged owner and key.
+// keyOf makes a foundKey. Its errors quote neither column, because a user may have exchanged owner
+// and key.
 func keyOf(at, owner, text string) (foundKey, error) {
 	if len(owner) > maxOwner || !validOwner.MatchString(owner) {
 		return foundKey{}, fmt.Errorf("%s: the owner may have up to %d letters, digits and @._:-, and begins and ends "+
@@ -252,8 +251,8 @@ var validModel = regexp.MustCompile(`^[^*]+\*?$|^\*$`)
 
 const maxModels, maxModel = 64, 256
 
-// liteLLMKey reads an element of LiteLLM's list. Without return_full_object the list has hashes
-// alone: then the key may be blocked, expired or restricted.
+// liteLLMKey reads an entry of LiteLLM's list. A mere hash is an error, because the key may be
+// blocked, expired or restricted.
 func liteLLMKey(raw json.RawMessage) (key foundKey, err error) {
 	var o struct {
 		Token   string   `json:"token"`
@@ -294,7 +293,7 @@ func liteLLMKey(raw json.RawMessage) (key foundKey, err error) {
 		return key, nil
 	}
 	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05Z07:00"} {
-		if at, err := time.Parse(layout, o.Expires); err == nil { // fractions of seconds are accepted, too
+		if at, err := time.Parse(layout, o.Expires); err == nil { // Parse also accepts fractional seconds
 			end := metav1.NewTime(at.UTC().Truncate(time.Second))
 			key.spec.Expires = &end
 			return key, nil
@@ -303,9 +302,9 @@ func liteLLMKey(raw json.RawMessage) (key foundKey, err error) {
 	return key, errors.New("expires is not a time such as 2026-01-31T12:00:00Z")
 }
 
-// liteLLMModels returns the models that a key permits. It returns none if an entry of list depends
-// on a team, or is a name that an APIKey cannot have: the import must not permit more than LiteLLM
-// did. A key of a team never permits more than its team, whose models the list does not have.
+// liteLLMModels returns the models that a key permits; nil means all. The import must not permit
+// more than LiteLLM did, so the result is empty if a model depends on a team, or has a name that
+// APIKeys do not allow.
 func liteLLMModels(list []string, ofTeam bool) (models []string, note string) {
 	switch all := len(list) == 0 || slices.Contains(list, "all-proxy-models"); {
 	case all && ofTeam:

@@ -86,9 +86,9 @@ func (k *kubernetes) config(cmd *cobra.Command, paths []string, s *secure) (*app
 	return out, nil
 }
 
-// processName adds a random text, so that two starts of a container with the same process ID have
-// different names. Each new leader must be a transition of the Lease, because transitions number
-// the epochs of publications.
+// processName returns the leader election's identity. Its random suffix distinguishes two starts of
+// a container, because each new leader must be a transition of the Lease: transitions number the
+// epochs of publications.
 func processName() (string, error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -125,7 +125,7 @@ func ownNamespace() string {
 	return strings.TrimSpace(string(raw))
 }
 
-// clusterState returns the state folder of penstock serve in a cluster. It only holds the socket.
+// clusterState returns penstock serve's state folder in Kubernetes, which only holds a socket.
 func clusterState() (string, error) {
 	home, err := state.Home()
 	return filepath.Join(home, "cluster"), err

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// opens are the functions that may wait for a file system without a bound, or read without end.
+// opens lists functions that may block on a file system, or read without end.
 var opens = map[string][]string{
 	"os":        {"Open", "OpenFile", "ReadFile", "ReadDir", "Stat", "Lstat", "DirFS"},
 	"tls":       {"LoadX509KeyPair"},
@@ -19,7 +19,8 @@ var opens = map[string][]string{
 	"ioutil":    {"ReadFile", "ReadDir"},
 }
 
-// opensItself are the files that call them, and why a user's path does not block the process there.
+// opensItself lists the files that call the functions in opens, with the kind of path. No path is a
+// user's.
 var opensItself = map[string]string{
 	"discovery/filesystem/filesystem.go":              "the mechanism",
 	"discovery/file/disk.go":                          "within filesystem.Do",
@@ -66,8 +67,7 @@ var opensItself = map[string]string{
 	"cmd/penstock/internal/app/statefolder.go":        "the state folder",
 }
 
-// A FIFO, or a mount that does not answer, in place of a user's file blocks nothing:
-// discovery/filesystem reads such files.
+// discovery/filesystem reads users' files, so that a FIFO or a dead mount blocks nothing.
 func TestLayout_FilesOfUsersAreReadWithinBounds(t *testing.T) {
 	used := map[string]bool{}
 	for _, s := range sources(t) {

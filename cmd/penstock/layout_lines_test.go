@@ -21,7 +21,7 @@ const (
 	functionLines  = 80
 )
 
-// longLines and longFunctions are the exceptions, each with its reason; at most ten of both.
+// longLines and longFunctions are exceptions, with their reasons.
 var (
 	longLines = map[string]string{
 		"cmd/penstock/why_test.go":       "texts of Envoy",
@@ -38,14 +38,13 @@ var (
 	}
 )
 
-// constructions are turns of phrase that a reader has to read twice, as CONTRIBUTING.md states.
+// constructions matches phrases that CONTRIBUTING.md advises against.
 var constructions = regexp.MustCompile(`(?i)\b(those (of|that)|(is|are) what|(is|are) none|that of (a|the))\b`)
 
-// maxConstructions bounds them, in Go files and pages together.
 const maxConstructions = 40
 
-// tooWide lists lines of a Go file that are wider than the limits. Data in a raw string of several
-// lines, text without a space, and markers of controller-gen do not count: they cannot be broken.
+// tooWide lists lines beyond the limits, except lines that cannot be broken: raw strings, text
+// without a space, and controller-gen markers.
 func tooWide(fset *token.FileSet, f *ast.File, text string) (found []string) {
 	raw := map[int]bool{}
 	ast.Inspect(f, func(n ast.Node) bool {
@@ -73,7 +72,7 @@ func tooWide(fset *token.FileSet, f *ast.File, text string) (found []string) {
 	return found
 }
 
-// goSources calls f for each Go file of the repository that is written by hand.
+// goSources calls f for each handwritten Go file of the repository.
 func goSources(t *testing.T, f func(rel, text string)) {
 	t.Helper()
 	files := 0
@@ -111,7 +110,6 @@ func goSources(t *testing.T, f func(rel, text string)) {
 	}
 }
 
-// A file is readable beside another one on a screen, and a function on one.
 func TestLayout_LinesAndFunctionsFitAScreen(t *testing.T) {
 	if n := len(longLines) + len(longFunctions); n > 10 {
 		t.Errorf("%d exceptions, want at most 10", n)
@@ -152,7 +150,7 @@ func TestLayout_LinesAndFunctionsFitAScreen(t *testing.T) {
 	}
 }
 
-// Variables are named after their value.
+// A variable's name is not a bare word such as "is" or "of".
 func TestLayout_VariablesHaveNames(t *testing.T) {
 	goSources(t, func(rel, text string) {
 		fset := token.NewFileSet()
@@ -180,7 +178,7 @@ func TestLayout_VariablesHaveNames(t *testing.T) {
 					}
 				}
 			case *ast.Field:
-				if _, method := n.Type.(*ast.FuncType); method { // of an interface, or a function's name
+				if _, method := n.Type.(*ast.FuncType); method { // methods and functions are not variables
 					return true
 				}
 				for _, id := range n.Names {
@@ -196,7 +194,6 @@ func TestLayout_VariablesHaveNames(t *testing.T) {
 	})
 }
 
-// A sentence is read once.
 func TestGlossary_ConstructionsAreRare(t *testing.T) {
 	var found []string
 	list := func(rel, text string) {

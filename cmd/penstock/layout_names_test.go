@@ -11,12 +11,11 @@ import (
 	"testing"
 )
 
-// namesPackage has the one parser of "namespace/name".
+// namesPackage is the only package that parses "namespace/name".
 const namesPackage = "discovery/objectid"
 
-// splitters are the files that split other texts at slashes, and which. A new file that splits
-// "namespace/name" does not belong here: it parses with objectid, where the text enters the
-// process.
+// splitters lists files that split other texts at slashes. A file that splits "namespace/name" must
+// call namesPackage.
 var splitters = map[string]string{
 	"cmd/penstock/golden_test.go":                         "names of sections of a golden",
 	"discovery/store/rows/rows_test.go":                   "keys of a test",
@@ -51,8 +50,8 @@ var cutting = []string{
 	"Index", "IndexByte", "IndexRune", "IndexAny", "LastIndex", "LastIndexByte", "LastIndexAny",
 }
 
-// joiners are the files that write "namespace/name" by hand, with why. All others call
-// objectid.Join, or String of an identity.
+// joiners lists files that concatenate "namespace/name" themselves, and why. Others call
+// objectid.Join.
 var joiners = map[string]string{
 	"discovery/kube/kubetest/server.go": "paths of URLs",
 	"discovery/status/report/report.go": "it imports nothing",
@@ -105,7 +104,6 @@ func TestLayout_OnlyOnePackageSplitsNames(t *testing.T) {
 	}
 }
 
-// splitsAtSlash reports whether a call looks for a single slash, as strings.Cut(text, "/") does.
 func splitsAtSlash(call *ast.CallExpr) bool {
 	f, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok || len(call.Args) < 2 {
@@ -133,7 +131,7 @@ func joinsNames(e *ast.BinaryExpr) bool {
 	}
 	namespace := left.X
 	if more, ok := namespace.(*ast.BinaryExpr); ok && more.Op == token.ADD {
-		namespace = more.Y // text before it
+		namespace = more.Y // skip the text before the namespace
 	}
 	if call, ok := namespace.(*ast.CallExpr); ok {
 		namespace = call.Fun

@@ -12,9 +12,8 @@ import (
 	"testing"
 )
 
-// sleeps are the functions and variables that sleep outside the clock of testing/synctest, each
-// with what takes the time. None of them waits for a condition: tests do so by
-// xds/xdstest/poll, and programs by conformance/lab/retry.
+// sleeps lists what sleeps in real time, and why. To wait for a condition, tests use
+// xds/xdstest/poll, and programs use conformance/lab/retry.
 var sleeps = map[string]string{
 	"xds/xdstest/poll/poll.go Within": "the interval of the polling helper",
 
@@ -45,27 +44,26 @@ var sleeps = map[string]string{
 	"conformance/promises/zeroloss/folder.go update":                                       "changes at a pace",
 	"xds/fleet/drain/drain_test.go TestDrain_WaitsWhileDatagramsCome":                      "datagrams at a pace",
 
-	// What a measurement or a fault is defined by.
+	// The sleep is part of what a measurement or a fault means.
 	"conformance/bench/deadpool.go deadPoolTurn":            "probes before the fault, and traffic beside it",
 	"conformance/bench/ended.go elsewhere":                  "a pool without requests for a while",
 	"conformance/bench/picks.go costs":                      "CPU after the last request belongs to it",
 	"conformance/promises/faults_test.go apiServerAway":     "an API server is away for a minute",
 	"conformance/promises/attacks/confine_test.go allocate": "a process that the test ends",
 
-	// What gRPC does not report.
+	// gRPC does not report when these have happened.
 	"cmd/penstock/internal/app/stop.go servePicks": "the last answers are written",
 	"picker/socket/conn_linux.go received":         "handlers read what has arrived before the end",
 
-	// They run on the clock of testing/synctest, by their callers.
+	// Their callers run them on the clock of testing/synctest.
 	"multicluster/imports/since_test.go TestImports_HiddenExportIsAsOldAsItsFirstOffer": "virtual time",
 	"picker/endpoint/shared_internal_test.go processes":                                 "virtual time",
 	"picker/flow/flow_test.go admitted":                                                 "virtual time",
 }
 
-// bubbles are functions that run their argument on the clock of testing/synctest.
+// bubbles matches functions that run their argument in a testing/synctest bubble, on virtual time.
 var bubbles = regexp.MustCompile(`^(synctest\.Test|bubble|inBubbles)$`)
 
-// called is the name of a function in a call, with its package if it has one.
 func called(call *ast.CallExpr) string {
 	switch f := call.Fun.(type) {
 	case *ast.Ident:
@@ -78,7 +76,6 @@ func called(call *ast.CallExpr) string {
 	return ""
 }
 
-// declared is the name of a function, or of the first variable of a declaration.
 func declared(d ast.Decl) string {
 	switch d := d.(type) {
 	case *ast.FuncDecl:
@@ -93,19 +90,19 @@ func declared(d ast.Decl) string {
 	return ""
 }
 
-// sleeping lists the positions in a declaration where it sleeps outside the clock of
-// testing/synctest: calls of time.Sleep, and receives from time.After that are no case of a select.
+// sleeping returns where a declaration calls time.Sleep, or receives from time.After outside a
+// select.
 func sleeping(d ast.Decl) (found []token.Pos) {
 	cases := map[ast.Node]bool{}
 	virtual := false
 	ast.Inspect(d, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.CommClause:
-			if n.Comm != nil { // no default
+			if n.Comm != nil { // nil is the default case
 				ast.Inspect(n.Comm, func(m ast.Node) bool { cases[m] = true; return true })
 			}
 		case *ast.CallExpr:
-			virtual = virtual || called(n) == "synctest.Wait" // fails outside a bubble
+			virtual = virtual || called(n) == "synctest.Wait" // Wait panics outside a bubble
 		}
 		return true
 	})
@@ -132,8 +129,8 @@ func sleeping(d ast.Decl) (found []token.Pos) {
 	return found
 }
 
-// A test that sleeps until something has happened is slow on a fast machine and fails on a slow
-// one.
+// A test that sleeps instead of waiting for a condition is slow on a fast machine, and fails on a
+// slow one.
 func TestLayout_SleepsSimulateTime(t *testing.T) {
 	unused := maps.Clone(sleeps)
 	goSources(t, func(rel, text string) {

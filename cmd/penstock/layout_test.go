@@ -15,11 +15,11 @@ import (
 
 const (
 	module = "github.com/penstock-project/penstock"
-	root   = "../.." // of the repository, from here
+	root   = "../.." // the repository's root
 )
 
-// topLevel lists what the top of the repository may hold, besides dot files and build output; true
-// means required.
+// topLevel lists the repository's top folder, without dot files and build output; true means
+// required.
 var topLevel = map[string]bool{
 	"cmd": true, "xds": true, "translator": true, "discovery": true, "picker": true, "multicluster": true,
 	"manifests": true, "conformance": true, "docs": true,
@@ -29,41 +29,40 @@ var topLevel = map[string]bool{
 	"SECURITY.md":     true,
 }
 
-// allowed lists which folders may import which across the top level; a rule holds for everything
-// below them. All other imports are forbidden: siblings meet through small interfaces that the
-// consumer declares.
+// allowed lists the permitted imports across top-level folders. A rule holds for everything below
+// both folders. Otherwise, the consumer declares a small interface.
 var allowed = []struct{ from, to string }{
 	{"cmd", "."},
 	{".", "discovery/status/report"},
-	{".", "discovery/filesystem"}, // reads the files that users name
+	{".", "discovery/filesystem"}, // it reads the files that users name
 	{".", "discovery/objectid"},
-	{".", "discovery/credential"}, // what no page prints
+	{".", "discovery/credential"}, // it hides credentials in output
 	{".", "manifests"},
 	{"translator", "discovery/store"},
 	{"multicluster", "discovery/store"},
 	{"translator", "xds/resource"},
-	{"discovery/file", "translator/certificates"},      // which depends on the standard library alone
-	{"translator/inference", "multicluster/selection"}, // decisions alone
+	{"discovery/file", "translator/certificates"},      // certificates imports the standard library alone
+	{"translator/inference", "multicluster/selection"}, // selection only decides
 	{"translator/gatewayapi", "multicluster/selection"},
 	{"xds/fleet", "discovery/store"},
-	// The rooms of multicluster that connect it to a process read what they publish or write.
-	{"multicluster/set", "discovery/statefile"}, // its identity and records
-	{"multicluster/set", "discovery/status"},    // the board's sources
-	{"multicluster/set", "translator"},          // its Output, in set.Change, and what certificates vouch
-	{"multicluster/set", "xds/authority"},       // the certificates that members see
+	// The packages of multicluster that connect it to a process.
+	{"multicluster/set", "discovery/statefile"}, // set stores its identity and records
+	{"multicluster/set", "discovery/status"},    // names of the status board's sources
+	{"multicluster/set", "translator"},          // set.Change has translator.Output; set also checks certificates
+	{"multicluster/set", "xds/authority"},       // certificates for members
 	{"multicluster/set/simulate", "xds/resource"},
-	{"multicluster/hub", "discovery/file"}, // a folder's ClusterSet
-	{"multicluster/hub", "discovery/kube"}, // members' API servers
+	{"multicluster/hub", "discovery/file"}, // hub reads a folder's ClusterSet
+	{"multicluster/hub", "discovery/kube"}, // hub connects to members' API servers
 	{"multicluster/hub", "translator/addresses"},
 	{"multicluster/traffic", "translator"},
-	{"multicluster/traffic", "picker/accesslog"},    // attempts, as Envoys report them
-	{"multicluster/traffic/attempts", "picker"},     // its records, for explain --why
-	{"multicluster/traffic/load", "picker"},         // picker.Chooser, which it implements
-	{"discovery/kube/kubetest", "xds/xdstest/poll"}, // a package for tests
-	{"picker/external", "xds/admission/ports"},      // programs of their own
+	{"multicluster/traffic", "picker/accesslog"},    // attempts that Envoys report
+	{"multicluster/traffic/attempts", "picker"},     // records of picks, for explain --why
+	{"multicluster/traffic/load", "picker"},         // load implements picker.Chooser
+	{"discovery/kube/kubetest", "xds/xdstest/poll"}, // kubetest is for tests
+	{"picker/external", "xds/admission/ports"},      // external's programs open ports
 }
 
-// forbidden lists exceptions of allowed, inside one top-level folder.
+// forbidden lists forbidden imports within a top-level folder.
 var forbidden = []struct{ from, to, why string }{
 	{"discovery/status/report", "discovery", "every package imports report, so it imports nothing"},
 	{"discovery/filesystem", "discovery", "every package imports filesystem, so it imports nothing"},
@@ -83,16 +82,14 @@ var forbidden = []struct{ from, to, why string }{
 	{"xds/resource", "xds", "translator imports resource, and must not get the server with it"},
 }
 
-// testsMayUse lists what every test may also import: the fake Envoy, the real one with its
-// bootstrap, the store for fixtures, and the commands of penstock-external for docs/reference.
 var testsMayUse = []string{
 	"xds/xdstest", "xds/bootstrap", "discovery/store", "cmd/internal/external/commands", "xds/authority",
 }
 
 type source struct {
-	file    string   // its path from the root
-	imports []string // folders of this module
-	other   []string // packages of others, the standard library's included
+	file    string
+	imports []string
+	other   []string
 }
 
 func TestLayout_SiblingsDoNotImportEachOther(t *testing.T) {
@@ -106,8 +103,8 @@ func TestLayout_SiblingsDoNotImportEachOther(t *testing.T) {
 	}
 }
 
-// impure are packages through which translation could depend on more than its arguments. (A clock
-// is a function, not a package: time is also where durations live.)
+// impure lists packages through which translation could depend on more than its arguments. Package
+// time is needed for durations.
 var impure = []string{"os", "syscall", "log", "math/rand", "crypto/rand", "io/fs"}
 
 func TestLayout_TranslationIsPure(t *testing.T) {
@@ -164,7 +161,7 @@ func TestLayout_RulesRejectForbiddenImports(t *testing.T) {
 	}
 }
 
-// verdict returns why the folder from must not import the folder to; "" if it may.
+// verdict returns why the folder from must not import the folder to; "" means that it may.
 func verdict(from, to string, test bool) string {
 	if test && slices.ContainsFunc(testsMayUse, func(folder string) bool { return below(to, folder) }) {
 		return ""
@@ -204,7 +201,6 @@ func TestLayout_TopLevelIsComplete(t *testing.T) {
 	for _, e := range entries {
 		found[e.Name()] = true
 		_, named := topLevel[e.Name()]
-		// as in .gitignore
 		built := e.Name() == "bin" || e.Name() == "dist" || strings.HasSuffix(e.Name(), ".test") ||
 			strings.HasSuffix(e.Name(), ".prof")
 		if !named && !built && !strings.HasPrefix(e.Name(), ".") {
@@ -219,7 +215,7 @@ func TestLayout_TopLevelIsComplete(t *testing.T) {
 }
 
 func TestLayout_EveryPackageHasADocGo(t *testing.T) {
-	folders := map[string]bool{} // with Go files that are not tests; true: one of them is doc.go
+	folders := map[string]bool{} // folders with non-test Go files; true means that doc.go is there
 	walk(t, true, func(file string) {
 		if dir := filepath.Dir(file); !strings.HasSuffix(file, "_test.go") {
 			folders[dir] = folders[dir] || filepath.Base(file) == "doc.go"
@@ -241,9 +237,7 @@ func TestLayout_EveryPackageHasADocGo(t *testing.T) {
 	}
 }
 
-// An import under an alias, or two packages with one name, make a reader guess which one a
-// qualifier means. An alias of another module's package is fine if its own name is ambiguous (v1)
-// or taken.
+// Packages of this module have unique names and no aliases, so that a qualifier is unambiguous.
 func TestLayout_PackageNamesAreUnique(t *testing.T) {
 	named := map[string]string{} // package name -> folder
 	fset := token.NewFileSet()
@@ -259,10 +253,10 @@ func TestLayout_PackageNamesAreUnique(t *testing.T) {
 			}
 		}
 		if strings.HasSuffix(file, "_test.go") || path.Base(filepath.ToSlash(file)) == "doc.go" {
-			return // no package that has nothing else is imported
+			return // tests, and packages with only a doc.go, are not imported
 		}
 		name, dir := strings.TrimSuffix(parsed.Name.Name, "_test"), path.Dir(filepath.ToSlash(file))
-		if name == "main" { // a command: nothing imports it
+		if name == "main" {
 			return
 		}
 		if other, taken := named[name]; taken && other != dir {
@@ -272,7 +266,6 @@ func TestLayout_PackageNamesAreUnique(t *testing.T) {
 	})
 }
 
-// sources parses the imports of every Go file of the main module, whatever its build tags.
 func sources(t *testing.T) []source {
 	t.Helper()
 	var all []source
@@ -297,8 +290,7 @@ func sources(t *testing.T) []source {
 	return all
 }
 
-// walk calls visit with the path, from the root, of every Go file; nested modules only if asked
-// for.
+// walk calls visit with each Go file's path from the root. nested includes nested modules.
 func walk(t *testing.T, nested bool, visit func(file string)) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
@@ -327,8 +319,8 @@ func walk(t *testing.T, nested bool, visit func(file string)) {
 	}
 }
 
-// The questions were written before the tree was rearranged; a move must keep their answers true,
-// and so guessable.
+// Each of a newcomer's 40 questions about where to find something has an existing path in
+// testdata/answers.md.
 func TestLayout_NewcomersQuestionsHaveAnswers(t *testing.T) {
 	numbered := regexp.MustCompile(`(?m)^(\d+)\. (.+)$`)
 	read := func(name string) map[string]string {

@@ -13,20 +13,18 @@ import (
 	"testing"
 )
 
-// trackedBytes is how large a file of the repository may be. A clone downloads every version of
-// every file.
+// trackedBytes limits a tracked file, in bytes, because a clone downloads every version of it.
 const trackedBytes = 1 << 20
 
-// largeFiles lists the files that may be larger, and why.
 var largeFiles = map[string]string{}
 
-// executables are the first bytes of programs: ELF, and Mach-O of 32 and 64 bits, in both byte
-// orders and universal. The last one begins Java's classes, too.
+// executables are the first bytes of ELF and Mach-O programs. The last one also begins Java
+// classes.
 var executables = []string{
 	"\x7fELF", "\xfe\xed\xfa\xce", "\xfe\xed\xfa\xcf", "\xce\xfa\xed\xfe", "\xcf\xfa\xed\xfe", "\xca\xfe\xba\xbe",
 }
 
-// A built program belongs to bin/ or .tools/, which git ignores.
+// Built programs belong in bin/ or .tools/, which git ignores.
 func TestLayout_NoProgramIsTracked(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(root, ".git")); errors.Is(err, fs.ErrNotExist) {
 		t.Skip("this folder is an archive of the sources: git lists no files")
@@ -50,8 +48,8 @@ func TestLayout_TrackedProgramsAreFound(t *testing.T) {
 	dir := t.TempDir()
 	for name, c := range map[string]struct {
 		text  string
-		large bool // the file may be large
-		want  bool // there is a finding
+		large bool
+		want  bool
 	}{
 		"text":       {text: "package main\n"},
 		"empty":      {},
@@ -71,8 +69,7 @@ func TestLayout_TrackedProgramsAreFound(t *testing.T) {
 	}
 }
 
-// trackedFinding returns why a file should not be tracked, or nothing. A file that the work tree
-// lacks has no finding.
+// trackedFinding returns why a file must not be tracked; "" means that it may.
 func trackedFinding(t *testing.T, path string, mayBeLarge bool) string {
 	t.Helper()
 	info, err := os.Lstat(path)

@@ -25,10 +25,10 @@ type workflowStep struct {
 	With      map[string]any
 }
 
-// checks are commands that must succeed before a job publishes.
+// checks matches the commands that must precede publishing in a job.
 var checks = []*regexp.Regexp{regexp.MustCompile(`^make test$`), regexp.MustCompile(`\bmake conformance\b`)}
 
-// writes lists which job may write what; all others only read the sources.
+// writes lists the jobs with write permissions.
 var writes = map[string][]string{"release.yml/release": {"attestations", "contents", "id-token", "packages"}}
 
 var (
@@ -37,7 +37,6 @@ var (
 	pinnedUse  = regexp.MustCompile(`^\s*(?:- )?uses: [\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
 )
 
-// A workflow's steps also run on a developer's machine: each command is a target of the Makefile.
 func TestLayout_WorkflowsRunTargetsWithLeastPermissions(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, ".github/workflows/*"))
 	if err != nil || len(files) < 4 {
@@ -111,8 +110,7 @@ jobs:
 	}
 }
 
-// workflowFindings reports what breaks a rule, and returns the targets of the Makefile that a
-// workflow runs.
+// workflowFindings reports broken rules. It returns the Makefile targets that a workflow runs.
 func workflowFindings(t *testing.T, name, text string, report func(string, ...any)) (targets []string) {
 	t.Helper()
 	var w workflow

@@ -8,12 +8,11 @@ import (
 	"sync"
 )
 
-// maxLines is the number of lines that wait for a terminal. When 200 deployments start at once,
-// each has several.
+// maxLines limits the queue. 200 deployments that start at once have several lines each.
 const maxLines = 4096
 
-// lineQueue has lines for a terminal, whose user may have paused it. Nothing waits for the
-// terminal, so lines beyond maxLines are counted instead of kept.
+// lineQueue buffers lines for a terminal, which the user may pause. Lines beyond maxLines are
+// counted instead.
 type lineQueue struct {
 	more chan struct{}
 
@@ -38,7 +37,6 @@ func (q *lineQueue) add(line string) {
 	}
 }
 
-// take returns the lines that wait, with one about lines that are lost.
 func (q *lineQueue) take() []string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -51,7 +49,6 @@ func (q *lineQueue) take() []string {
 	return lines
 }
 
-// print writes lines until ctx ends.
 func (q *lineQueue) print(ctx context.Context, out io.Writer) error {
 	for {
 		select {

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 )
 
-// paused is a terminal that takes nothing until it is resumed.
+// paused is a terminal whose writes block until it is resumed.
 type paused struct {
 	io.Writer
 	resume chan struct{}
@@ -39,7 +39,7 @@ func TestLines_APausedTerminalShowsAllOrTheirNumber(t *testing.T) {
 			for i := range c.lines {
 				q.add(fmt.Sprint("line ", i))
 				if i == 0 {
-					synctest.Wait() // it is written, and the terminal does not take it
+					synctest.Wait() // the first line's Write has started, and blocks
 				}
 			}
 			close(terminal.resume)

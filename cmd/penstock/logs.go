@@ -23,7 +23,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
-// ranFiles are the flags of commands about the model servers of penstock up or run.
+// ranFiles adds the flags of commands about local model servers. Their default is penstock run's
+// folder.
 func ranFiles(cmd *cobra.Command, s *files) {
 	s.flags(cmd, "default: the folder of penstock run")
 	beforeRun(cmd, func() (err error) {
@@ -71,10 +72,10 @@ logs of the ones that have failed are printed.`,
 	return cmd
 }
 
-// loggedReplicas returns the numbers of the servers of a deployment that run, or else of the ones
-// that are to run. A change gives a server the next free number.
+// loggedReplicas returns the numbers of a deployment's running servers; if none runs, of all. A
+// replaced server gets a new number.
 func loggedReplicas(dir, id string) []int {
-	recorded, _ := engines.List(dir) // a folder that cannot be read has no logs either
+	recorded, _ := engines.List(dir) // an error leaves no records
 	var runs, waits []int
 	for _, r := range recorded {
 		number, ok := strings.CutPrefix(r.Name, id+"/")
@@ -97,7 +98,6 @@ func loggedReplicas(dir, id string) []int {
 	return runs
 }
 
-// printLogs prints the logs of servers: one after another, or all while they are followed.
 func printLogs(cmd *cobra.Command, dir, id string, replicas []int, follow bool) error {
 	logFile := func(n int) string { return engines.LogFile(dir, deployments.ProcessName(id, n)) }
 	if len(replicas) == 1 {
@@ -121,7 +121,7 @@ func printLogs(cmd *cobra.Command, dir, id string, replicas []int, follow bool) 
 	return group.Wait()
 }
 
-// numbered writes whole lines, each with a prefix.
+// numbered prefixes each line. All writers share out and mu.
 type numbered struct {
 	mu     *sync.Mutex
 	out    io.Writer
@@ -129,7 +129,7 @@ type numbered struct {
 	rest   []byte
 }
 
-// maxLogLine is the length at which a line is divided.
+// maxLogLine is the length in bytes at which a line is split.
 const maxLogLine = 64 << 10
 
 // Write implements io.Writer.
@@ -173,7 +173,7 @@ func printLog(ctx context.Context, out io.Writer, path, id string, follow bool) 
 		if err != nil || !follow {
 			return err
 		}
-		if info, err := f.Stat(); n == 0 && err == nil { // a full log is truncated
+		if info, err := f.Stat(); n == 0 && err == nil { // a full log has been truncated
 			if at, err := f.Seek(0, io.SeekCurrent); err == nil && at > info.Size() {
 				_, _ = f.Seek(0, io.SeekStart)
 			}

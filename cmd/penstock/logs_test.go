@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/engines"
 )
 
-// A change gives a server the next free number, so that number 0 may be gone.
+// Without --replica, the logs of running servers are printed. These may not include number 0.
 func TestLogs_WithoutANumberTheServersThatRunAreShown(t *testing.T) {
 	state := t.TempDir()
 	dir := app.Engines(state)

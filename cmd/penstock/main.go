@@ -1,4 +1,4 @@
-// Users' certificates may have negative serial numbers, which Envoy accepts, too (istio#56815).
+// Certificates of users may have negative serial numbers, which Envoy also accepts (istio#56815).
 //go:debug x509negativeserial=1
 
 package main
@@ -19,9 +19,9 @@ import (
 )
 
 func main() {
-	runtime.LockOSThread() // the first thread never ends, and keeps its children when a program is replaced
+	runtime.LockOSThread() // the kernel kills children when their thread ends; the first one survives exec
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // nohup
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores SIGHUP
 		ends = append(ends, syscall.SIGHUP)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), ends...)
@@ -47,7 +47,7 @@ func newRoot() *cobra.Command {
 the model server for every request.`,
 		Version:       release.Version(),
 		SilenceUsage:  true,
-		SilenceErrors: true, // main prints errors
+		SilenceErrors: true,
 	}
 	root.AddCommand(
 		newDemo(),
@@ -115,7 +115,7 @@ func rejectUnknown(cmd *cobra.Command) {
 	}
 }
 
-// misplaced names the commands of a group, for flags that only they have.
+// misplaced adds a group's commands to an error about a flag that only they have.
 func misplaced(cmd *cobra.Command, err error) error {
 	if !cmd.HasSubCommands() {
 		return err
@@ -146,7 +146,7 @@ func takes(least, most int) cobra.PositionalArgs {
 	}
 }
 
-// exclusive replaces Cobra's check, whose error does not name flags as a user writes them.
+// exclusive makes it an error to give both flags. Cobra's own error lacks their dashes.
 func exclusive(cmd *cobra.Command, a, b string) {
 	beforeRun(cmd, func() error {
 		if cmd.Flags().Changed(a) && cmd.Flags().Changed(b) {

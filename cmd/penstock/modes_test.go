@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// readable are the files that others may read, by the source that writes them, and why they hold no
-// credential.
+// readable lists source files that write world-readable files, and why these contain no credential.
 var readable = map[string]string{
 	"cmd/penstock/bootstrap.go":        "names of files, for Envoys of another user",
 	"cmd/penstock/drain.go":            "a copy of this program",
@@ -20,7 +19,6 @@ var readable = map[string]string{
 	"discovery/statefile/statefile.go": "Rewrite: a file of the user's, which keeps its mode",
 }
 
-// A file that this program writes can be read by its owner alone, or is listed.
 func TestSecrets_FilesHaveMode0600(t *testing.T) {
 	root := filepath.Join("..", "..")
 	writes := regexp.MustCompile(`os\.(WriteFile|OpenFile|Create)\(.*|\.Chmod\(.*|os\.Chmod\(.*`)

@@ -28,14 +28,14 @@ import (
 	"github.com/penstock-project/penstock/xds/admission/ports"
 )
 
-// errNoFiles is the error without -f. There is no default folder, because any folder may hold other
-// files.
+// errNoFiles is the error for a missing -f. No default exists, because any folder may have
+// unrelated files.
 var errNoFiles = errors.New("no files are named: add -f FOLDER")
 
 type files struct {
 	paths []string
 	state string
-	// sockets are nil for commands that are not replaced in place.
+	// sockets is nil for commands that cannot be replaced in place.
 	sockets *ports.Sockets
 }
 
@@ -89,7 +89,7 @@ func (s *files) openState(suffix string) (dir string, err error) {
 	if err := state.Open(dir); err != nil {
 		return "", err
 	}
-	if s.sockets.Has(ports.Local, "unix", app.Socket(dir)) { // this process served it
+	if s.sockets.Has(ports.Local, "unix", app.Socket(dir)) { // this process served the folder before it was replaced
 		return dir, nil
 	}
 	return dir, app.Unserved(dir)
@@ -98,7 +98,7 @@ func (s *files) openState(suffix string) (dir string, err error) {
 type service struct {
 	files
 	xds, picker     string
-	pickerPort      string // port of picker if Envoys cannot use a socket
+	pickerPort      string // default of --picker if Envoys cannot use a socket
 	http, admin     string
 	pickerAddresses []string
 	defaultPool     string
@@ -116,19 +116,19 @@ type service struct {
 	secure          secure
 	members         string
 	membersAddress  string
-	local           bool // serve the Envoys of this user at a socket, even if xds is a TCP address
+	local           bool // always serve this user's Envoys at a socket
 	runtime         string
-	temporary       bool         // runtime is not the state folder
-	replacement     *replacement // nil: no program replaces this one
-	devices         int          // accelerators that no program lists
-	modelsLimit     int64        // of all downloaded models, in GiB; 0: none
-	// phaseLine returns what is printed about a ModelDeployment's phase; "" prints nothing.
+	temporary       bool         // runtime is a temporary folder
+	replacement     *replacement // nil if no program can replace this one
+	devices         int          // accelerators, if no program lists them
+	modelsLimit     int64        // in GiB, for all downloaded models; 0 means no limit
+	// phaseLine formats a ModelDeployment's phase for the terminal; "" prints nothing.
 	phaseLine func(id, phase, message string) string
 	peers     app.Peers
 	addresses addressFlags
 	cluster   bool
 	replicas  bool
-	fleet     bool // fleets run; they make their own credentials
+	fleet     bool // EnvoyFleets run, which make their own credentials
 }
 
 func (s *service) flags(cmd *cobra.Command, picker, logLevel string) {
@@ -229,8 +229,8 @@ func (s *service) newApp(cmd *cobra.Command, build func(app.Config) (*app.App, e
 	return p, cfg, func() { t.end(); s.tidy(cfg) }, err
 }
 
-// listenLocal opens the socket for the Envoys of this user. If the state folder is not writable,
-// sockets and the Envoys' files are in a private temporary folder with a random name.
+// listenLocal opens the ADS socket for this user's Envoys. If the state folder is not writable, it
+// uses a private temporary folder.
 func (s *service) listenLocal(dir string, log *slog.Logger) (net.Listener, error) {
 	s.runtime = dir
 	path, given := strings.CutPrefix(s.xds, unixPrefix)
@@ -281,7 +281,7 @@ func (s *service) tidy(cfg app.Config) {
 	}
 }
 
-// config opens the listeners; the app closes them when it ends.
+// config opens the listeners, which the app closes when it ends.
 func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (cfg app.Config, err error) {
 	switch {
 	case s.cluster && s.state == "":
@@ -335,7 +335,6 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 
 var fetchHost = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$`)
 
-// fetch returns the hosts of --fetch-hosts.
 func (s *service) fetch() (app.Fetch, error) {
 	for _, host := range s.fetchHosts {
 		if !fetchHost.MatchString(host) {
@@ -345,7 +344,7 @@ func (s *service) fetch() (app.Fetch, error) {
 	return app.Fetch{Hosts: s.fetchHosts, AnyHost: !s.cluster && len(s.fetchHosts) == 0}, nil
 }
 
-// usageURL returns a function that reads the URL of --usage-db; nil without the flag.
+// usageURL returns a function that reads the file of --usage-db; nil without the flag.
 func (s *service) usageURL() (func() (string, error), error) {
 	if s.usageDB == "" {
 		return nil, nil
@@ -485,7 +484,7 @@ func (s *service) authenticate(cfg *app.Config, log *slog.Logger) (err error) {
 
 func listen(ctx context.Context, sockets *ports.Sockets, port ports.Port, flag, address string) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(address, unixPrefix); ok {
-		if err := absolute(&path); err != nil { // an Envoy may have another working folder
+		if err := absolute(&path); err != nil { // Envoy may have another working directory
 			return nil, err
 		}
 		l, err := app.ListenSocket(sockets, port, path)

@@ -53,8 +53,8 @@ func (o *peerFlags) config(ctx context.Context, disk *filesystem.Disk) (out app.
 	return out, err
 }
 
-// authenticated returns an error for a TCP address without TLS, because every user of a machine
-// reaches its TCP ports.
+// authenticated returns an error for TCP without TLS, because every user of the machine can
+// connect.
 func authenticated(p app.Peers) error {
 	const credentials = "--peers-ca, --peers-cert and --peers-key"
 	if p.TLS != nil {
@@ -110,8 +110,8 @@ func (o *peerFlags) mutual(disk *filesystem.Disk) (*app.MutualTLS, error) {
 	}, nil
 }
 
-// serves reports whether a certificate is for servers. Certificates of Envoys, which the same CA
-// may sign, are for clients.
+// serves reports whether a certificate is valid for servers. Envoys' certificates are for clients
+// alone.
 func serves(c *x509.Certificate) bool {
 	for _, u := range c.ExtKeyUsage {
 		if u == x509.ExtKeyUsageServerAuth || u == x509.ExtKeyUsageAny {

@@ -133,8 +133,7 @@ func protocolFlags(f *pflag.FlagSet, protocol *picker.Protocol) {
 			"conformance suite of the inference extension: every client may then choose its endpoint")
 }
 
-// onlyEmpty accepts empty arguments, because templates such as KServe's render an unset flag as an
-// empty argument.
+// onlyEmpty ignores empty arguments, because templates such as KServe's render an unset flag as "".
 func onlyEmpty(cmd *cobra.Command, args []string) error {
 	return cobra.NoArgs(cmd, slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return arg == "" }))
 }
@@ -264,7 +263,7 @@ const (
 
 var (
 	headerName    = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$") // a token of RFC 9110, section 5.6.2
-	namespaceName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)             // as in a PoolPolicy
+	namespaceName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)             // PoolPolicy's pattern
 )
 
 // checkNames returns an error for a name with which Envoy would answer each request with 500.
@@ -327,7 +326,7 @@ func (s *standAlone) own(namespace string) (*inferencev1.InferencePool, error) {
 	return out, nil
 }
 
-// config opens the listeners; the app closes them when it ends.
+// config opens the listeners, which the app closes when it ends.
 func (s *standAlone) config(ctx context.Context, role *app.StandAlone, log *slog.Logger, t *telemetry) (cfg app.Config,
 	err error) {
 	if s.bind != "" {
@@ -336,7 +335,7 @@ func (s *standAlone) config(ctx context.Context, role *app.StandAlone, log *slog
 		}
 	}
 	if role.REST == nil || s.state != "" {
-		// a separate folder, because penstock serve may run for the same files
+		// penstock serve may run for the same files, so the picker has its own folder.
 		if cfg.StateDir, err = s.openState("-picker"); err != nil {
 			return cfg, err
 		}

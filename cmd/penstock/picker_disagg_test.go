@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// prefillDecode is llm-d's example of a document for prefill and decode; each prompt has prefill.
+// prefillDecode is llm-d's example for prefill/decode disaggregation. Its decider runs prefill for
+// every prompt.
 const prefillDecode = `apiVersion: llm-d.ai/v1alpha1
 kind: EndpointPickerConfig
 plugins:
@@ -57,7 +58,6 @@ func lastHeaders(t *testing.T, server string) http.Header {
 	return last.Headers
 }
 
-// With llm-d's configuration file behind an Envoy that Penstock does not configure.
 func TestStandAlonePicker_NamesThePrefillServer(t *testing.T) {
 	t.Parallel()
 	prefill, decode := serverNamed(t, "prefill"), serverNamed(t, "decode")

@@ -12,8 +12,7 @@ import (
 	"github.com/penstock-project/penstock/xds/authority"
 )
 
-// aloneFiles are a pool with another picker's Service, as for gateways that Penstock does not
-// configure.
+// aloneFiles are a pool with an endpointPickerRef, for Gateways of other projects.
 func aloneFiles(servers ...string) map[string]string {
 	pool := strings.Replace(poolYAML("chat"), "spec:\n",
 		"spec:\n  endpointPickerRef: {name: epp, port: {number: 9002}}\n", 1)
@@ -30,7 +29,7 @@ func TestStandAlonePicker_ServesGatewaysThatPenstockDoesNotConfigure(t *testing.
 	p := startPicker(t, files, "--conformance")
 	e := startBareEnvoy(t, bareEnvoy{Pickers: []int{p.port}, Servers: []int{portOf(east), portOf(west)}, TLS: true})
 	for _, way := range e.ways() {
-		// A cluster of type ORIGINAL_DST reads several endpoints as an invalid address.
+		// An ORIGINAL_DST cluster accepts one endpoint: a list would be an invalid address.
 		if got, err := e.chat(way, "x-none", "-"); err != nil || got.status != http.StatusOK {
 			t.Errorf("%s: %d %q %v, want %d", way, got.status, got.header.Get("x-penstock-reason"), err, http.StatusOK)
 		}
@@ -292,7 +291,7 @@ spec: {modelName: llama, poolRef: {name: chat}}
 	}
 }
 
-// zonePlugins is an EndpointPickerConfig without metadata: it keeps the servers of one zone.
+// zonePlugins is an EndpointPickerConfig that keeps the servers of one zone.
 func zonePlugins(zone string) string {
 	return `apiVersion: llm-d.ai/v1alpha1
 kind: EndpointPickerConfig

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/picker/modelserver"
 )
 
-// twoPickers are two stand-alone pickers that are peers, each with an Envoy that calls only it.
+// twoPickers starts two pickers that are peers, each with its own Envoy.
 func twoPickers(t *testing.T, files map[string]string, servers ...string) []*bareEnvoy {
 	t.Helper()
 	dir := credentialsFor(t, filepath.Join(t.TempDir(), "credentials"))
@@ -38,8 +38,7 @@ func twoPickers(t *testing.T, files map[string]string, servers ...string) []*bar
 	return envoys
 }
 
-// ask sends a chat completion in the mode of gateways in which a call of the picker lasts as long
-// as its request.
+// ask uses Envoy Gateway's processing mode, where the ext_proc stream lasts as long as the request.
 func (e *bareEnvoy) ask(ctx context.Context, body string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, local(e.Port)+"/v1/chat/completions",
 		strings.NewReader(body))
@@ -78,14 +77,14 @@ func TestStandAlonePicker_PeersShareWherePrefixesAre(t *testing.T) {
 	for i := range first {
 		first[i] = by(envoys[0], i)
 	}
-	// A pick is published within 20 ms; the first conversations were sent long before.
+	// Picks are published to peers within 20 ms, long before these requests.
 	same := 0
 	for i := range conversations - 2 {
 		if by(envoys[1], i) == first[i] {
 			same++
 		}
 	}
-	if same < conversations-4 { // by chance three of them
+	if same < conversations-4 { // by chance, three would be the same
 		t.Errorf("%d of %d conversations went to the server that has them; the first picker chose %v, want at least %d",
 			same,
 			conversations-2, first, conversations-4)

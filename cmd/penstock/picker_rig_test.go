@@ -34,7 +34,6 @@ func startPicker(t *testing.T, files map[string]string, args ...string) *alonePi
 	return p
 }
 
-// runAlone is startPicker for a picker that may not be ready.
 func runAlone(t *testing.T, files map[string]string, args ...string) *alonePicker {
 	t.Helper()
 	s := prepare(t, files)
@@ -46,7 +45,6 @@ func runAlone(t *testing.T, files map[string]string, args ...string) *alonePicke
 	return &alonePicker{site: s, port: portOf(m[1]), health: m[2], metrics: m[3]}
 }
 
-// isServing waits until health checks succeed, or until they fail.
 func (p *alonePicker) isServing(want bool) {
 	p.t.Helper()
 	conn, err := grpc.NewClient(p.health, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -84,7 +82,7 @@ func readPage(ctx context.Context, url string) (string, error) {
 	return got.body, err
 }
 
-// bareEnvoy is an Envoy with nothing of Penstock: testdata/bare-envoy.yaml.tmpl.
+// bareEnvoy is an Envoy that Penstock does not configure: testdata/bare-envoy.yaml.tmpl.
 type bareEnvoy struct {
 	Port             int
 	Pickers, Servers []int
@@ -98,8 +96,8 @@ type bareEnvoy struct {
 	t                *testing.T
 }
 
-// Processing modes of gateways that call a picker. Envoy Gateway, and with it Envoy AI Gateway,
-// uses gateway; the protocol's reference implementation describes duplex.
+// processingModes are the ext_proc modes of Gateways. Envoy Gateway uses gateway; the protocol's
+// reference documents duplex.
 var processingModes = map[string]string{
 	"headers":  "{request_header_mode: SEND, response_header_mode: SEND}",
 	"buffered": "{request_header_mode: SEND, response_header_mode: SEND, request_body_mode: BUFFERED}",

@@ -14,15 +14,15 @@ import (
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 )
 
-// upstreamFlags are the flags of llm-d's EPP (v0.8 to v0.10) that have no effect here, or that
-// penstock picker rejects. Manifests for that EPP contain them.
+// upstreamFlags are flags of llm-d's EPP (v0.8 to v0.10) in manifests. Here they have no effect, or
+// are errors.
 type upstreamFlags struct{}
 
 type upstreamFlag struct {
 	name  string
 	value string
 	why   string
-	// If the field instead is true, any value except the field value is an error.
+	// instead makes any value except the field value an error.
 	instead bool
 	isBool  bool
 }
@@ -138,7 +138,7 @@ func (l *pickerLogs) flags(f *pflag.FlagSet) {
 	f.StringVar(&l.encoder, "zap-encoder", "console", "form of logs: json or console (key=value)")
 }
 
-// debugVerbosity is the verbosity at which llm-d's EPP begins to log requests.
+// debugVerbosity is the klog verbosity at which llm-d's EPP begins to log requests.
 const debugVerbosity = 4
 
 func (l *pickerLogs) logger(out io.Writer) (*slog.Logger, error) {

@@ -29,9 +29,8 @@ import (
 const (
 	installedIn = "penstock-system"
 	podLabels   = "app.kubernetes.io/name=penstock"
-	// adminPort is the port of the admin pages, which only the pod itself can reach.
-	adminPort = 9091
-	// podsTimeout bounds each call of the API server and of a pod.
+	// adminPort is the admin pages' port, which listens on the pod's loopback address alone.
+	adminPort   = 9091
 	podsTimeout = 15 * time.Second
 )
 
@@ -68,8 +67,8 @@ func (c *cluster) file() string {
 	return ""
 }
 
-// config inlines the files that the kubeconfig names, because client-go upgrades connections
-// without hub.ClientConfig's transports, which read these files.
+// config inlines the kubeconfig's files, because port-forwarding does not use hub.ClientConfig's
+// transports, which read them.
 func (c *cluster) config() (*rest.Config, error) {
 	file := c.file()
 	_, loaded, err := hub.Kubeconfig(&c.disk, file)
@@ -112,8 +111,7 @@ func (c *cluster) inline(path *string, data *[]byte) (err error) {
 	return err
 }
 
-// pods connects to admin ports through the API server, like `kubectl port-forward`, but without a
-// local port.
+// pods connects to the pods' admin ports through the API server, without a local port.
 func (c *cluster) pods(ctx context.Context) ([]running, error) {
 	config, err := c.config()
 	if err != nil {

@@ -18,10 +18,10 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// maxProblem bounds the kubelet's explanation, in bytes.
+// maxProblem bounds the kubelet's error message, in bytes.
 const maxProblem = 1000
 
-// forwardWithin calls the function forward, which takes no context. It returns within podsTimeout.
+// forwardWithin calls forward, which has no context, and returns within podsTimeout.
 func forwardWithin(ctx context.Context, config *rest.Config, to *rest.Request) (net.Conn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, podsTimeout,
 		fmt.Errorf("the API server has not forwarded the port within %s", podsTimeout))
@@ -71,7 +71,7 @@ func forward(config *rest.Config, to *rest.Request) (net.Conn, error) {
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	_ = problems.Close() // closes our direction only
+	_ = problems.Close() // half-close: this side writes nothing
 	header.Set(corev1.StreamType, corev1.StreamTypeData)
 	data, err := conn.CreateStream(header)
 	if err != nil {
@@ -79,20 +79,20 @@ func forward(config *rest.Config, to *rest.Request) (net.Conn, error) {
 	}
 	f := &forwarded{Stream: data, conn: conn, problem: make(chan string, 1)}
 	go func() {
-		text, _ := io.ReadAll(io.LimitReader(problems, maxProblem)) // ends with the connection
+		text, _ := io.ReadAll(io.LimitReader(problems, maxProblem)) // returns when the connection closes
 		f.problem <- strings.TrimSpace(string(text))
 	}()
 	return f, nil
 }
 
-// forwarded has no deadlines: callers end it by Close.
+// forwarded is a connection without deadlines. Close ends pending calls.
 type forwarded struct {
 	httpstream.Stream
 	conn    httpstream.Connection
 	problem chan string
 }
 
-// Read returns the kubelet's explanation if the kubelet could not connect to the port.
+// Read returns the kubelet's error message if the kubelet could not connect to the port.
 func (f *forwarded) Read(into []byte) (n int, err error) {
 	if n, err = f.Stream.Read(into); err == nil || n > 0 {
 		return n, err
@@ -103,7 +103,7 @@ func (f *forwarded) Read(into []byte) (n int, err error) {
 		if text != "" {
 			err = errors.New(text)
 		}
-	case <-time.After(time.Second): // the kubelet sends the explanation without delay
+	case <-time.After(time.Second): // the kubelet sends its message at once, if at all
 	}
 	return n, err
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/picker"
 )
 
-// Environment variables that the Dynamo proposal names.
+// These environment variables are defined by the Dynamo proposal.
 const (
 	envProcessor    = "EXTERNAL_LLM_PROCESSOR_ENDPOINT"
 	envUseProcessor = "USE_EXTERNAL_LLM_PROCESSOR"
@@ -39,7 +39,7 @@ func defaultProcessor() (out app.Processor, err error) {
 			envUseProcessor, os.Getenv(envUseProcessor), envProcessor)
 	case text != "" && (err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Hostname() == "" ||
 		at.User != nil || at.RawQuery != "" || at.Fragment != ""):
-		if strings.Contains(text, "@") { // the text may contain a password
+		if strings.Contains(text, "@") { // the URL may have a password
 			text = "..."
 		}
 		return out, fmt.Errorf("environment variable %s=%q: write http://HOST:PORT or https://HOST:PORT, with or "+

@@ -28,7 +28,6 @@ func TestProcessor_InvalidEnvironmentIsNamed(t *testing.T) {
 	}
 }
 
-// Commands that only read files use the environment as a running process does.
 func TestProcessor_EnvironmentCountsOffline(t *testing.T) {
 	dir := t.TempDir()
 	files := chatFiles(freePort(t), "127.0.0.1:9")

@@ -15,10 +15,9 @@ import (
 	"github.com/penstock-project/penstock/discovery/engine/fetch"
 )
 
-// modelCache are the flags of commands that download models.
 type modelCache struct {
 	url   string
-	limit int64 // GiB
+	limit int64 // in GiB
 }
 
 func (m *modelCache) flags(cmd *cobra.Command) {
@@ -27,7 +26,7 @@ func (m *modelCache) flags(cmd *cobra.Command) {
 	modelsLimitFlag(cmd, &m.limit)
 }
 
-const maxModelsLimit = 1 << 30 // GiB
+const maxModelsLimit = 1 << 30 // in GiB
 
 func modelsLimitFlag(cmd *cobra.Command, limit *int64) {
 	cmd.Flags().Int64Var(limit, "models-limit", 0, "largest size of all downloaded models together, in GiB; a "+
@@ -42,7 +41,6 @@ func modelFetcher(limit int64) (*fetch.Fetcher, error) {
 	return fetch.New(fetch.Config{Folder: folder, Limit: limit << 30}), err
 }
 
-// pull downloads a model and shows the progress.
 func (m *modelCache) pull(cmd *cobra.Command, text string) (fetch.Source, fetch.Model, error) {
 	s, err := fetch.Parse(text)
 	if err != nil {
@@ -62,13 +60,13 @@ func (m *modelCache) pull(cmd *cobra.Command, text string) (fetch.Source, fetch.
 	return s, model, err
 }
 
-// progress shows a download: a bar on a terminal, and lines elsewhere.
+// progress prints a download's progress: a bar on a terminal, otherwise a line for each tenth.
 type progress struct {
 	out      io.Writer
 	terminal bool
 	name     string
 	began    time.Time
-	first    int64 // bytes that were there
+	first    int64 // bytes that were present before
 	tenth    int64
 	shown    bool
 }
@@ -80,7 +78,7 @@ func (p *progress) show(now fetch.Progress) {
 		p.began, p.first, p.tenth = time.Now(), now.Bytes, -1
 	}
 	if now.Size == 0 || now.Bytes == now.Size && !p.shown {
-		return // all was there
+		return // nothing was downloaded
 	}
 	p.shown = true
 	done := int(barWidth * now.Bytes / now.Size)

@@ -13,8 +13,6 @@ import (
 	"github.com/penstock-project/penstock/cmd/internal/external/commands"
 )
 
-// commands writes a page for each command of penstock, one for penstock-external, and their rows of
-// the index.
 func (r *reference) commands() string {
 	rows := ""
 	for _, cmd := range newRoot().Commands() {
@@ -31,11 +29,11 @@ func (r *reference) commands() string {
 	return table("Command | Purpose", rows)
 }
 
-// commandText is the help of a command and of the commands below it, each below its heading. seen
-// has the long descriptions of flags on the page, and their commands.
+// commandText renders the help of a command and its subcommands. seen maps a flag's description to
+// the first command that has it; nil at the root.
 func commandText(cmd *cobra.Command, seen map[string]string) string {
 	var b strings.Builder
-	if seen == nil { // its heading is the page's
+	if seen == nil { // the page's title is the heading
 		seen = map[string]string{}
 	} else {
 		fmt.Fprintf(&b, "\n## `%s`\n\n", cmd.CommandPath())
@@ -78,7 +76,6 @@ func commandText(cmd *cobra.Command, seen map[string]string) string {
 	return b.String()
 }
 
-// flagType names a flag's type in words.
 func flagType(f *pflag.Flag) string {
 	switch typ := f.Value.Type(); typ {
 	case "stringSlice", "stringArray":
@@ -96,7 +93,6 @@ func flagType(f *pflag.Flag) string {
 	}
 }
 
-// The help of each command ends with the path of its page.
 func TestReference_HelpNamesItsPage(t *testing.T) {
 	for args, want := range map[string]string{
 		"help up":                 "docs/reference/penstock-up.md",

@@ -15,14 +15,13 @@ import (
 	"testing"
 )
 
-// conditionWords are the types and reasons of conditions that the source code can report.
 type conditionWords struct {
 	types   map[string]bool
-	reasons map[reasonOf]string // position of one use
+	reasons map[reasonOf]string // a folder in which the code uses the reason
 }
 
-// reasonOf is a reason of a condition. Family is the Go type of Gateway API's constant, such as
-// "GatewayConditionReason"; empty for a reason that is a plain string in our code.
+// reasonOf identifies a reason. family is the Go type of Gateway API's constant; "" means a plain
+// string.
 type reasonOf struct{ family, reason string }
 
 var families = map[string][]string{
@@ -35,14 +34,13 @@ var families = map[string][]string{
 	"PolicyConditionReason":        {"BackendTLSPolicy"},
 }
 
-// knownConditions reads the source code of the module for what it reports: constants of Gateway
-// API, and strings that become the type or the reason of a condition.
+// knownConditions finds the conditions' types and reasons in the source code.
 func knownConditions(t *testing.T) conditionWords {
 	t.Helper()
 	api := gatewayConstants(t)
 	out := conditionWords{types: map[string]bool{}, reasons: map[reasonOf]string{}}
 	all := packages(t)
-	// "package.function" -> indexes of parameters that are a reason as a plain string
+	// "package.function" -> indexes of string parameters named reason
 	reasonParams := map[string][]int{}
 	for _, files := range all {
 		for _, f := range files {
@@ -89,8 +87,6 @@ func knownConditions(t *testing.T) conditionWords {
 	return out
 }
 
-// calledFunction is the "package.function" that a call names; empty for a method's or a value's
-// call.
 func calledFunction(f *ast.File, call *ast.CallExpr) string {
 	switch fn := call.Fun.(type) {
 	case *ast.Ident:
@@ -103,7 +99,6 @@ func calledFunction(f *ast.File, call *ast.CallExpr) string {
 	return ""
 }
 
-// add records a constant if it is the type or the reason of a condition.
 func (w *conditionWords) add(c apiConstant, dir string) {
 	switch {
 	case strings.HasSuffix(c.typ, "ConditionType"):
@@ -115,15 +110,15 @@ func (w *conditionWords) add(c apiConstant, dir string) {
 	}
 }
 
-// plain records a reason that is a string. Other strings are reasons of other packages' concepts.
+// plain records a reason in CamelCase. Other strings are not reasons of conditions.
 func (w *conditionWords) plain(reason, dir string) {
 	if reason != "" && reason[0] >= 'A' && reason[0] <= 'Z' && !strings.Contains(reason, " ") {
 		w.reasons[reasonOf{"", reason}] = dir
 	}
 }
 
-// literal records the names in a composite literal such as report.Condition{Type: "Accepted",
-// Reason: "Accepted"}.
+// literal records the strings in a literal such as report.Condition{Type: "Accepted", Reason:
+// "Accepted"}.
 func (w *conditionWords) literal(lit *ast.CompositeLit, dir string) {
 	fields := map[string]ast.Expr{}
 	for _, e := range lit.Elts {
@@ -145,8 +140,8 @@ func (w *conditionWords) literal(lit *ast.CompositeLit, dir string) {
 
 type apiConstant struct{ typ, value string }
 
-// constantType is the declared type of a constant. An untyped one of ours is a reason, or a
-// condition's type, by its name.
+// constantType returns a constant's declared type. An untyped constant's name decides whether it is
+// a reason or a condition's type.
 func constantType(declared ast.Expr, name string) string {
 	switch d := declared.(type) {
 	case *ast.SelectorExpr:
@@ -190,7 +185,6 @@ func gatewayConstants(t *testing.T) map[string]apiConstant {
 	return out
 }
 
-// packages parses the Go files of the module, without tests and generated files, by folder.
 func packages(t *testing.T) map[string][]*ast.File {
 	t.Helper()
 	parsed.Do(func() {
@@ -204,13 +198,11 @@ func packages(t *testing.T) map[string][]*ast.File {
 	return parsed.byFolder
 }
 
-// parsed is read by several tests, and takes a second.
 var parsed struct {
 	sync.Once
 	byFolder map[string][]*ast.File
 }
 
-// parsePackage parses the Go files of one folder, without tests and generated files.
 func parsePackage(t *testing.T, dir string) []*ast.File {
 	t.Helper()
 	var out []*ast.File
@@ -231,7 +223,6 @@ func parsePackage(t *testing.T, dir string) []*ast.File {
 	return out
 }
 
-// paramsNamed lists the indexes of a function's parameters of type string that have a name.
 func paramsNamed(fn *ast.FuncType, name string) (out []int) {
 	i := 0
 	for _, field := range fn.Params.List {
@@ -260,7 +251,7 @@ func stringAt(list []ast.Expr, i int) string {
 	return stringOf(list[i])
 }
 
-// stringOf is the value of a string literal; empty for everything else.
+// stringOf returns a string literal's value; "" for other expressions.
 func stringOf(e ast.Expr) string {
 	lit, ok := e.(*ast.BasicLit)
 	if !ok || lit.Kind != token.STRING {
@@ -269,8 +260,6 @@ func stringOf(e ast.Expr) string {
 	return constant.StringVal(constant.MakeFromLiteral(lit.Value, lit.Kind, 0))
 }
 
-// checkConditions fails for each condition that no row explains, and for each row that no code
-// reports.
 func checkConditions(t *testing.T, rows []conditionRow) {
 	t.Helper()
 	known := knownConditions(t)

@@ -20,7 +20,7 @@ import (
 	"github.com/penstock-project/penstock/manifests"
 )
 
-// shortVersions leaves out the group where it is the kind's.
+// shortVersions omits the API group if it is the kind's own.
 func shortVersions(group string, apiVersions []string) string {
 	var out []string
 	for _, v := range apiVersions {
@@ -34,8 +34,7 @@ func shortVersions(group string, apiVersions []string) string {
 	return strings.Join(out, ", ")
 }
 
-// fileVersions finds out which apiVersions of each kind are read from files: translate reports the
-// others as findings.
+// fileVersions returns the apiVersions that files may have: for others, translate has a finding.
 func fileVersions(t *testing.T) map[string][]string {
 	t.Helper()
 	candidates := map[string][]string{}
@@ -79,8 +78,8 @@ func fileVersions(t *testing.T) map[string][]string {
 	return out
 }
 
-// clusterVersions reads which versions of each kind discovery watches in a cluster: the version
-// strings beside the kind's plural in the source code.
+// clusterVersions returns the versions watched in a cluster, which stand beside the kind's plural
+// in discovery's source code.
 func clusterVersions(t *testing.T) map[string][]string {
 	t.Helper()
 	isVersion := regexp.MustCompile(`^v[0-9]+((alpha|beta)[0-9]+)?$`)
@@ -141,19 +140,17 @@ func clusterVersions(t *testing.T) map[string][]string {
 	return out
 }
 
-// ownSchema is the schema of a kind that is defined or extended here, as an API server has it.
 type ownSchema struct {
 	group, version string
 	*apiextensionsv1.JSONSchemaProps
 }
 
-// purpose is the description without the kind's name, which is the heading of its page.
+// purpose returns the schema's description without the kind's name.
 func (s ownSchema) purpose(kind string) string {
 	text := strings.TrimPrefix(strings.TrimPrefix(oneLine(s.Description), kind+" "), "is ")
 	return strings.ToUpper(text[:1]) + text[1:]
 }
 
-// ownSchemas reads the schemas by kind.
 func ownSchemas(t *testing.T) map[string]ownSchema {
 	t.Helper()
 	files, err := manifests.CRDs()
@@ -176,22 +173,18 @@ func ownSchemas(t *testing.T) map[string]ownSchema {
 	return out
 }
 
-// upstreamTypes are fields whose types Kubernetes and the inference extension define and document
-// at length.
 var upstreamTypes = []string{"controllers", "imagePullSecrets", "resources", "tolerations", "topologySpreadConstraints"}
 
-// fieldTables writes tables of fields. Fields and long descriptions that were written before are
-// links to their first place.
+// fieldTables writes tables of fields. A repeated field or long description becomes a link.
 type fieldTables struct {
 	kind string
 	rows strings.Builder
-	seen map[string]string // JSON of fields, or a kind and a description -> the place
+	seen map[string]string // a field's JSON, or a kind and description -> first place
 }
 
-// longText is the length in bytes from which a text is not written twice.
+// longText is the length in bytes from which a repeated description becomes a link.
 const longText = 150
 
-// sections writes the tables of a kind's spec, status and rules.
 func (f *fieldTables) sections(kind string, schema *apiextensionsv1.JSONSchemaProps) string {
 	f.kind = kind
 	var b strings.Builder
@@ -215,8 +208,8 @@ func (f *fieldTables) sections(kind string, schema *apiextensionsv1.JSONSchemaPr
 	return b.String()
 }
 
-// write adds a row for each field below a property, in alphabetical order; of upstream types with
-// the first sentence of its description only.
+// write adds a row for each field below a property. upstream shortens descriptions to the first
+// sentence.
 func (f *fieldTables) write(path string, p apiextensionsv1.JSONSchemaProps, upstream bool) {
 	for _, name := range slices.Sorted(maps.Keys(p.Properties)) {
 		child := p.Properties[name]
@@ -257,7 +250,7 @@ func (f *fieldTables) write(path string, p apiextensionsv1.JSONSchemaProps, upst
 		if name != "conditions" && len(inner.Properties) > 0 {
 			raw, err := json.Marshal(inner.Properties)
 			if err != nil {
-				panic(err) // it was read from JSON
+				panic(err) // a value read from JSON can be encoded
 			}
 			if len(raw) >= longText {
 				first = f.before(string(raw), at)
@@ -273,7 +266,7 @@ func (f *fieldTables) write(path string, p apiextensionsv1.JSONSchemaProps, upst
 	}
 }
 
-// before returns where a text stands already, and "" for a new one, which stands at path.
+// before returns a text's first place; "" for a new text, whose place is path.
 func (f *fieldTables) before(text, path string) string {
 	place := "`" + path + "`"
 	if first := f.seen[text]; first != "" {
@@ -287,7 +280,6 @@ func (f *fieldTables) before(text, path string) string {
 	return ""
 }
 
-// limitsOf writes what a schema demands of a value.
 func limitsOf(p apiextensionsv1.JSONSchemaProps, required bool) string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -321,7 +313,6 @@ func limitsOf(p apiextensionsv1.JSONSchemaProps, required bool) string {
 	return strings.Join(out, "; ")
 }
 
-// rules writes what the schema's CEL rules demand, by their messages.
 func rules(b *strings.Builder, path string, p apiextensionsv1.JSONSchemaProps) {
 	for _, r := range p.XValidations {
 		if r.Message != "" {
@@ -336,7 +327,7 @@ func rules(b *strings.Builder, path string, p apiextensionsv1.JSONSchemaProps) {
 	}
 }
 
-// oneLine fits a description into a cell of a table.
+// oneLine escapes a description for a table's cell.
 func oneLine(s string) string {
 	return strings.NewReplacer("|", `\|`, "<", "&lt;").Replace(strings.Join(strings.Fields(s), " "))
 }

@@ -18,24 +18,22 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// conditionRow is a condition: what a user reads in a status, what it means, and what to do.
 type conditionRow struct {
-	Object  string // the kind, or a part of it such as "Gateway listener"
+	Object  string // the kind, or a part such as "Gateway listener"
 	Type    string
 	Status  string
 	Reason  string
 	Meaning string
-	Do      string // empty where nothing indicates a problem
+	Do      string // "" if the condition is no problem
 }
 
-// kindText is a section of kinds.txt.
 type kindText struct {
 	object     string
 	purpose    string
 	conditions []conditionRow
 }
 
-// kindTexts reads kinds.txt, and fails for conditions that it lacks or that no code reports.
+// kindTexts reads kinds.txt. It fails if the file and the reported conditions differ.
 func kindTexts(t *testing.T) []*kindText {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(handWritten, "kinds.txt"))
@@ -46,7 +44,7 @@ func kindTexts(t *testing.T) []*kindText {
 	var out []*kindText
 	var all []conditionRow
 	var last *kindText
-	var text *string // the one that a line continues
+	var text *string // the text that the next line continues
 	_, sections, _ := strings.Cut(string(raw), "\n## ")
 	for line := range strings.Lines("## " + sections) {
 		line = strings.TrimRight(line, "\n")
@@ -85,7 +83,7 @@ func kindTexts(t *testing.T) []*kindText {
 	return out
 }
 
-// sharedPages are the pages of several kinds, and of parts of a kind. Every other kind has its own.
+// sharedPages maps kinds, and parts of kinds, to shared pages.
 var sharedPages = map[string]string{
 	"HTTPRoute": "routes", "GRPCRoute": "routes", "TLSRoute": "routes", "TCPRoute": "routes", "UDPRoute": "routes",
 	"Route": "routes", "Gateway listener": "gateway", "InferencePoolImport cluster": "inferencepoolimport",
@@ -95,29 +93,23 @@ var sharedPages = map[string]string{
 	"Every other object": "other-kinds",
 }
 
-// sharedTitles are the headings of shared pages.
 var sharedTitles = map[string]string{"routes": "Routes", "other-kinds": "Other kinds"}
 
-// conditionHeadings are the headings of tables of conditions of parts.
 var conditionHeadings = map[string]string{"Gateway listener": "Conditions of a listener",
 	"InferencePoolImport cluster": "Conditions of an exporting cluster",
 	"Every other object":          "Conditions of every other object"}
 
-// pageOf is the file of a kind or part.
 func pageOf(object string) string {
 	return cmp.Or(sharedPages[object], strings.ToLower(object)) + ".md"
 }
 
-// conditionsOf links to the conditions of a kind or part.
 func conditionsOf(object string) string {
 	heading := cmp.Or(conditionHeadings[object], "Conditions")
 	return "[" + object + "](" + pageOf(object) + "#" + anchors("# " + heading)[0] + ")"
 }
 
-// kind is a kind that Penstock reads.
 type kind struct{ name, group, files, cluster, purpose string }
 
-// groups are the headings of the index's tables of kinds.
 var groups = []string{"Gateway API", "Inference", "Penstock", "Kubernetes and clusters"}
 
 func (k kind) heading() string {
@@ -132,8 +124,6 @@ func (k kind) heading() string {
 	return groups[3]
 }
 
-// allKinds lists the kinds: the versions that are read from files, the versions that are watched in
-// a cluster, and what each kind is for.
 func allKinds(t *testing.T, texts []*kindText, schemas map[string]ownSchema) []kind {
 	t.Helper()
 	fromFiles, fromCluster := fileVersions(t), clusterVersions(t)
@@ -145,7 +135,7 @@ func allKinds(t *testing.T, texts []*kindText, schemas map[string]ownSchema) []k
 	for _, k := range store.Tables() {
 		name := k.Kind()
 		schema, own := schemas[name]
-		if len(fromFiles[name]) == 0 && !own { // a table of facts that Penstock writes itself
+		if len(fromFiles[name]) == 0 && !own { // Penstock itself writes this table
 			continue
 		}
 		purpose := purposes[name]
@@ -172,7 +162,6 @@ func allKinds(t *testing.T, texts []*kindText, schemas map[string]ownSchema) []k
 	return out
 }
 
-// kinds writes the pages of kinds, and their tables of the index.
 func (r *reference) kinds(texts []*kindText) string {
 	schemas := ownSchemas(r.T)
 	all := allKinds(r.T, texts, schemas)
@@ -206,7 +195,7 @@ func (r *reference) kinds(texts []*kindText) string {
 		}
 	}
 	tables := &fieldTables{seen: map[string]string{}}
-	// in the order of groups: a PoolExport refers to the fields of an import
+	// PoolExport's page links to fields of imports, so imports come first.
 	for _, name := range slices.SortedFunc(maps.Keys(schemas), func(a, b string) int {
 		return cmp.Or(cmp.Compare(schemas[a].group, schemas[b].group), cmp.Compare(a, b))
 	}) {
@@ -225,8 +214,7 @@ func (r *reference) kinds(texts []*kindText) string {
 	return b.String()
 }
 
-// conditionsTable writes the conditions of one kind or part. Reasons with something to do are
-// links.
+// conditionsTable renders conditions. A reason that needs a reaction is a link.
 func conditionsTable(conditions []conditionRow) string {
 	rows := ""
 	for _, c := range conditions {
@@ -240,7 +228,6 @@ func conditionsTable(conditions []conditionRow) string {
 	return table("Condition | Status | Reason | Meaning", rows)
 }
 
-// reasonsSection writes what to do about each reason, in alphabetical order.
 func reasonsSection(texts []*kindText) string {
 	byReason := map[string][]conditionRow{}
 	for _, text := range texts {
@@ -253,7 +240,7 @@ func reasonsSection(texts []*kindText) string {
 	var b strings.Builder
 	for _, reason := range slices.Sorted(maps.Keys(byReason)) {
 		fmt.Fprintf(&b, "### %s\n\n", reason)
-		var order []string // of what to do
+		var order []string // reactions, in the order of the rows
 		objects := map[string][]string{}
 		for _, row := range byReason[reason] {
 			if objects[row.Do] == nil {
@@ -271,8 +258,6 @@ func reasonsSection(texts []*kindText) string {
 	return b.String()
 }
 
-// penstock status names the page of each reason that indicates a problem, and the pages about the
-// fields of findings.
 func TestReference_StatusNamesPages(t *testing.T) {
 	problem := []metav1.Condition{{Type: "Accepted", Status: metav1.ConditionFalse, Reason: "NoMatchingParent"}}
 	well := []metav1.Condition{{Type: "Accepted", Status: metav1.ConditionTrue, Reason: "Accepted"},

@@ -10,13 +10,11 @@ import (
 	"testing"
 )
 
-// metricRow is one Prometheus metric.
 type metricRow struct {
 	name, typ, help string
 	labels          []string
 }
 
-// metricsSection writes the table of metrics, from the constructors' arguments in the source code.
 func metricsSection(t *testing.T) string {
 	t.Helper()
 	rows := ""
@@ -57,7 +55,6 @@ func knownMetrics(t *testing.T) []metricRow {
 	return rows
 }
 
-// metricOf reads the arguments of one of Prometheus's constructors.
 func metricOf(constructor string, args []ast.Expr, scope map[string]string) (m metricRow) {
 	if constructor == "NewDesc" && len(args) == 4 {
 		m = metricRow{name: evaluate(args[0], scope), typ: "gauge", help: evaluate(args[1], scope),
@@ -86,8 +83,8 @@ func metricOf(constructor string, args []ast.Expr, scope map[string]string) (m m
 	return m
 }
 
-// scopes are the values of the parameters of the function literal that a call stands in: one for
-// each call of the literal by its name, or a single empty one.
+// scopes returns the parameter values of the function literal around call: a map for each call of
+// the literal, or an empty one.
 func scopes(f *ast.File, call *ast.CallExpr) (out []map[string]string) {
 	ast.Inspect(f, func(n ast.Node) bool {
 		assign, ok := n.(*ast.AssignStmt)
@@ -122,7 +119,6 @@ func scopes(f *ast.File, call *ast.CallExpr) (out []map[string]string) {
 	return out
 }
 
-// evaluate computes a string expression of literals, parameters and concatenations.
 func evaluate(e ast.Expr, scope map[string]string) string {
 	switch e := e.(type) {
 	case *ast.BinaryExpr:
@@ -133,7 +129,6 @@ func evaluate(e ast.Expr, scope map[string]string) string {
 	return stringOf(e)
 }
 
-// labelsOf reads a []string literal.
 func labelsOf(e ast.Expr) (out []string) {
 	lit, ok := e.(*ast.CompositeLit)
 	if !ok {
@@ -145,8 +140,8 @@ func labelsOf(e ast.Expr) (out []string) {
 	return out
 }
 
-// resultsSection writes the results of picks and the reasons of answers without a pick, from the
-// constants of package picker and their comments.
+// resultsSection renders picks' results and error reasons, from package picker's constants and
+// their comments.
 func resultsSection(t *testing.T) string {
 	t.Helper()
 	rows := ""
@@ -159,7 +154,7 @@ func resultsSection(t *testing.T) string {
 	return table("Result | Status | Meaning", rows)
 }
 
-// pickResult is a result of picks, with the status of its answer, if it is an error.
+// pickResult is a pick's result. status is the HTTP status of an error; "" for a success.
 type pickResult struct{ value, status, meaning string }
 
 func pickResults(t *testing.T) (out []pickResult) {

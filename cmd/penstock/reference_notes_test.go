@@ -5,8 +5,7 @@ import "github.com/penstock-project/penstock/manifests/endpointpicker"
 const ownPredictions = "Penstock predicts latency by what it has measured of each server; " +
 	"there is no prediction server"
 
-// pluginNotes describe the implemented types for the reference. A type whose name explains it has
-// no row.
+// pluginNotes describe plugin types whose names do not explain them.
 var pluginNotes = map[string]string{
 	endpointpicker.QueueScorer: "1 for the fewest waiting requests, 0 for the most, in proportion between; 1 for " +
 		"all if they are equal",

@@ -12,8 +12,6 @@ import (
 	"github.com/penstock-project/penstock/picker"
 )
 
-// pluginsSection writes the table of the types of plugins, from the tables that documents are read
-// by.
 func pluginsSection() string {
 	rows := ""
 	for _, p := range endpointpicker.Catalog() {
@@ -23,7 +21,8 @@ func pluginsSection() string {
 	return table("Type | Role | In Penstock | Note", rows)
 }
 
-// documented are the series of llm-d's EPP 0.10 by its documentation, without the prefix.
+// documented are the metrics in the documentation of llm-d's EPP 0.10, without the prefix
+// llm_d_epp_.
 const documented = `
 request_total request_error_total request_duration_seconds request_size_bytes response_size_bytes
 request_input_tokens request_output_tokens request_cached_tokens request_running request_ntpot_seconds
@@ -47,7 +46,7 @@ kv_cache_index_admissions_total kv_cache_index_evictions_total kv_cache_index_lo
 kv_cache_index_lookup_hits_total kv_cache_index_max_pod_hit_count_total kv_cache_index_lookup_latency_seconds
 kv_cache_events_dedup_removed_hashes_suppressed_total kv_cache_events_dedup_removed_hashes_forwarded_total`
 
-// absentSeries has the series of llm-d's documentation that penstock picker lacks, and why.
+// absentSeries are documented metrics of llm-d that penstock picker lacks, with the reason.
 var absentSeries = map[string]string{
 	"plugin_duration_seconds": "plugins of a pick take about a microsecond each, and " +
 		"are not timed",
@@ -66,7 +65,7 @@ var absentSeries = map[string]string{
 	"extproc_stream_duration_seconds":               "request_duration_seconds has the time of requests",
 	"extproc_streams_total":                         "penstock_picker_picks_total has the results of calls",
 
-	// Of llm-d's index of KV blocks, which publishes them on request.
+	// These belong to llm-d's KV block index, which publishes them on request.
 	"kv_cache_index_admissions_total":      "prefix_indexer_size has the blocks",
 	"kv_cache_index_evictions_total":       "prefix_indexer_size has the blocks",
 	"kv_cache_index_lookup_requests_total": "prefix_indexer_hit_ratio counts the prompts",
@@ -79,8 +78,6 @@ var absentSeries = map[string]string{
 	"kv_cache_events_dedup_removed_hashes_forwarded_total":  "events are not filtered",
 }
 
-// A dashboard reads a series by its name: each documented one exists, or the
-// reference states why it does not.
 func TestUpstreamMetrics_EachDocumentedSeriesIsAccountedFor(t *testing.T) {
 	known := map[string]bool{}
 	for _, s := range picker.UpstreamSeries() {
@@ -102,7 +99,6 @@ func TestUpstreamMetrics_EachDocumentedSeriesIsAccountedFor(t *testing.T) {
 	}
 }
 
-// seriesSection writes the table of llm-d's series.
 func seriesSection() string {
 	rows := ""
 	for _, s := range picker.UpstreamSeries() {
@@ -118,7 +114,6 @@ func seriesSection() string {
 	return table("Series | Former name | Type: labels | Help", rows)
 }
 
-// absentSection writes the table of llm-d's series that do not exist.
 func absentSection() string {
 	rows := ""
 	for _, name := range slices.Sorted(maps.Keys(absentSeries)) {

@@ -15,15 +15,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// pages is the folder that the tests here generate, from the root. Its hand-written texts are in
-// handWritten.
+// pages is the generated folder. handWritten has texts that the pages include.
 const (
 	pages       = "docs/reference"
 	handWritten = "testdata/reference"
 )
 
-// Users look names up in docs/reference. Code, CRDs, charts and handWritten generate every page;
-// `make golden` rewrites the pages, and removes pages that nothing generates any more.
+// `make golden` writes docs/reference from code, CRDs, charts and handWritten, and removes obsolete
+// pages.
 func TestReference_GoldenPagesMatchTheCode(t *testing.T) {
 	want := referencePages(t)
 	dir := filepath.Join(root, pages)
@@ -57,13 +56,11 @@ func TestReference_GoldenPagesMatchTheCode(t *testing.T) {
 	}
 }
 
-// reference builds the pages.
 type reference struct {
 	*testing.T
-	pages map[string]string // by file name
+	pages map[string]string
 }
 
-// referencePages returns the text of each page, by file name.
 func referencePages(t *testing.T) map[string]string {
 	t.Helper()
 	r := &reference{T: t, pages: map[string]string{}}
@@ -116,7 +113,6 @@ func referencePages(t *testing.T) map[string]string {
 	return r.pages
 }
 
-// page adds a page.
 func (r *reference) page(name, source, title, body string) {
 	r.Helper()
 	name += ".md"
@@ -128,7 +124,7 @@ func (r *reference) page(name, source, title, body string) {
 	r.pages[name] = regexp.MustCompile(`\n{3,}`).ReplaceAllString(text, "\n\n")
 }
 
-// table writes a table with these columns; rows are its lines.
+// table renders a Markdown table. rows is the text of its lines; "" gives no table.
 func table(columns, rows string) string {
 	if rows == "" {
 		return ""
@@ -136,7 +132,6 @@ func table(columns, rows string) string {
 	return fmt.Sprintf("| %s |\n%s|\n%s", columns, strings.Repeat("|---", strings.Count(columns, "|")+1), rows)
 }
 
-// inCode writes a list of names.
 func inCode(names []string) string {
 	if len(names) == 0 {
 		return ""
@@ -144,7 +139,6 @@ func inCode(names []string) string {
 	return "`" + strings.Join(names, "`, `") + "`"
 }
 
-// charts writes a page for each Helm chart, and their rows of the index.
 func (r *reference) charts() string {
 	rows := ""
 	for _, chart := range []string{"penstock", "picker", "external"} {
@@ -168,8 +162,8 @@ func (r *reference) charts() string {
 	return table("Chart | Purpose", rows)
 }
 
-// The hand-written pages name commands, metrics and log messages, which must exist, and list every
-// HTTP page and variable of the environment.
+// Commands, metrics and log messages in handwritten pages exist. The pages list every HTTP page and
+// environment variable.
 func TestReference_DocumentedNamesExist(t *testing.T) {
 	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
 	if n := strings.Count(string(readme), "\n"); err != nil || n > 150 {
@@ -223,13 +217,12 @@ func TestReference_DocumentedNamesExist(t *testing.T) {
 		}
 	}
 	for _, name := range read {
-		if !listed[name] && name != "PENSTOCK_FAULT" { // of builds for tests
+		if !listed[name] && name != "PENSTOCK_FAULT" { // PENSTOCK_FAULT is for test builds
 			t.Errorf("%s/environment.md does not list %s", handWritten, name)
 		}
 	}
 }
 
-// literals lists the strings in the code. environment has the names of variables that it reads.
 func literals(t *testing.T) (all, environment []string) {
 	t.Helper()
 	for _, files := range packages(t) {
@@ -255,7 +248,6 @@ func literals(t *testing.T) (all, environment []string) {
 	return all, environment
 }
 
-// documentation is the text of all pages for users.
 func documentation(t *testing.T) string {
 	t.Helper()
 	var text strings.Builder
@@ -277,7 +269,6 @@ func documentation(t *testing.T) string {
 	return text.String()
 }
 
-// Help, findings and other texts of programs name pages, and headings of pages, that exist.
 func TestReference_LinksOfProgramsResolve(t *testing.T) {
 	literals, _ := literals(t)
 	links := regexp.MustCompile(`\bdocs/[\w/-]+\.md(#[\w-]+)?`).FindAllString(strings.Join(literals, "\n"), -1)
@@ -307,7 +298,6 @@ func TestReference_LinksOfProgramsResolve(t *testing.T) {
 	}
 }
 
-// anchors are the names that GitHub gives the headings of a page.
 func anchors(text string) (out []string) {
 	for _, m := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(text, -1) {
 		bare := regexp.MustCompile(`[^\p{L}\p{N}_ -]`).ReplaceAllString(strings.ToLower(m[1]), "")

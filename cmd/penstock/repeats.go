@@ -12,12 +12,12 @@ import (
 const (
 	repeatAfter = time.Minute
 	repeatsKept = 4096
-	// maxLogged bounds the text of an attribute, in bytes. Clients or API servers may have sent the
-	// text.
+	// maxLogged bounds an attribute's text, in bytes, because clients or API servers may have sent
+	// it.
 	maxLogged = 8 << 10
 )
 
-// repeats drops warnings and errors that were logged within the last minute: a denied proxy retries
+// repeats drops warnings and errors that were logged within the last minute. A denied proxy retries
 // three times a second.
 type repeats struct {
 	slog.Handler

@@ -10,7 +10,6 @@ import (
 	"time"
 )
 
-// An error may quote a client's text.
 func TestLog_TextIsBounded(t *testing.T) {
 	var out bytes.Buffer
 	long := strings.Repeat("x", 1<<20)
@@ -21,7 +20,7 @@ func TestLog_TextIsBounded(t *testing.T) {
 	}
 }
 
-// A denied proxy retries for ever: other warnings must stay visible in the log.
+// A repeated warning is logged once a minute, because a denied proxy retries for ever.
 func TestLog_RepeatedWarningOnceAMinute(t *testing.T) {
 	var out bytes.Buffer
 	h := newRepeats(slog.NewTextHandler(&out, nil))

@@ -21,21 +21,22 @@ import (
 )
 
 const (
-	// yieldTimeout bounds how long calls to the picker may end once it accepts no others: all other
-	// requests wait meanwhile. Envoy makes a call again that is cut before its answer.
+	// yieldTimeout bounds how long running ext_proc calls may end, while new requests wait. Envoy
+	// repeats a call that is cut before its response.
 	yieldTimeout = 300 * time.Millisecond
-	// flushTimeout bounds how long parts of this program write what they hold.
+	// flushTimeout bounds how long the app may write its buffers.
 	flushTimeout = 2 * time.Second
 )
 
-// replacement executes a new program in this process at SIGUSR2.
+// replacement executes a new penstock in this process at SIGUSR2.
 type replacement struct {
 	program string
 	signals chan os.Signal
-	earlier *replace.State // nil: this program has replaced no other
+	earlier *replace.State // nil if this program replaced no other
 }
 
-// prepareReplacement prepares the replacement of this program, as early as possible.
+// prepareReplacement inherits a replaced program's sockets and Envoys. It must run early, because
+// an unhandled SIGUSR2 ends the process.
 func (s *service) prepareReplacement() (err error) {
 	r := &replacement{signals: make(chan os.Signal, 1)}
 	signal.Notify(r.signals, syscall.SIGUSR2)
@@ -56,7 +57,8 @@ func (r *replacement) kept() []supervisor.Kept {
 	return r.earlier.Envoys
 }
 
-// answerCheck checks the flags, and what they name, for a penstock that this one may replace.
+// answerCheck runs in the new program before the replacement, and checks the flags and the files in
+// them.
 func (s *service) answerCheck(cmd *cobra.Command) error {
 	_, log := s.logger(cmd)
 	_, credentials := s.secure.credentials()
@@ -68,18 +70,17 @@ func (s *service) answerCheck(cmd *cobra.Command) error {
 	return replace.Answer(cmd.OutOrStdout(), release.Version())
 }
 
-// replaceable are the parts of penstock up that a replacement stops, or keeps.
 type replaceable struct {
 	app     *app.App
 	envoys  *supervisor.Supervisor
 	thread  *supervisor.Thread
-	stop    func() // ends the app, and leaves Envoys
+	stop    func() // ends the app, not the Envoys
 	stopped chan struct{}
 	flush   func()
 	log     *slog.Logger
 }
 
-// run runs the app until ctx ends, or until it is stopped.
+// run runs the app until ctx ends or stop is called.
 func (r *replaceable) run(ctx context.Context, group *errgroup.Group) {
 	ctx, r.stop = context.WithCancel(ctx)
 	r.stopped = make(chan struct{})
@@ -90,7 +91,7 @@ func (r *replaceable) run(ctx context.Context, group *errgroup.Group) {
 	})
 }
 
-// replaceOnSignal returns when ctx ends.
+// replaceOnSignal replaces this program at each signal, and returns when ctx ends.
 func (s *service) replaceOnSignal(ctx context.Context, p replaceable) error {
 	if s.replacement == nil {
 		return nil
@@ -101,7 +102,7 @@ func (s *service) replaceOnSignal(ctx context.Context, p replaceable) error {
 	if s.replacement.earlier != nil {
 		p.log.Info("replaced in place", "gap", time.Since(s.replacement.earlier.Began).Round(time.Millisecond))
 	}
-	s.sockets.Drop() // the app has taken its own
+	s.sockets.Drop() // close inherited sockets that the app has not taken
 	for attempt := 1; ; attempt++ {
 		select {
 		case <-ctx.Done():
@@ -110,7 +111,7 @@ func (s *service) replaceOnSignal(ctx context.Context, p replaceable) error {
 		}
 		err := s.replace(ctx, p)
 		if errors.As(err, new(notReplaced)) {
-			// Each signal has a result. The number keeps the log from dropping it as a repetition.
+			// The attempt number differs, so that repeats does not drop the message.
 			p.log.Error("penstock is not replaced, and runs on", "error", err, "attempt", attempt)
 			continue
 		}
@@ -120,7 +121,7 @@ func (s *service) replaceOnSignal(ctx context.Context, p replaceable) error {
 	}
 }
 
-// notReplaced is why a replacement has had no effect.
+// notReplaced is an error after which this program continues unchanged.
 type notReplaced struct{ error }
 
 func (s *service) replace(ctx context.Context, p replaceable) error {
@@ -159,14 +160,14 @@ func (s *service) replace(ctx context.Context, p replaceable) error {
 	}
 	p.flush()
 	return p.thread.Do(func() error {
-		if ctx.Err() != nil { // SIGTERM came meanwhile
+		if ctx.Err() != nil { // SIGTERM has arrived meanwhile
 			return nil
 		}
 		return fmt.Errorf("execute penstock %s: %w", version, next.Execute(r.program))
 	})
 }
 
-// report returns the line of a program that has replaced another one.
+// report returns a line about a replacement; "" if none took place.
 func (r *replacement) report() string {
 	if r == nil || r.earlier == nil {
 		return ""

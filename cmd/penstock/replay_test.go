@@ -19,7 +19,6 @@ func replayed(t *testing.T, in string, args ...string) (string, error) {
 	return out + stderr, err
 }
 
-// replayedApart returns standard output and standard error.
 func replayedApart(t *testing.T, in string, args ...string) (string, string, error) {
 	t.Helper()
 	cmd := newReplay()
@@ -74,7 +73,7 @@ const twoPools = `{"timestamp": 5, "input_length": 600, "output_length": 1, "has
 {"timestamp": 8, "input_length": 600, "output_length": 1, "hash_ids": [1, 3], "pool": "a/x"}
 `
 
-// A recorded trace mixes the pools of a process: one pool's servers get the requests of that pool.
+// With --pool, the result is as for a trace of this pool's requests alone.
 func TestReplay_OnePoolOfTheTrace(t *testing.T) {
 	got, err := replayed(t, twoPools, "-", "--pool", "a/x", "--strategy", "load")
 	if err != nil {
@@ -87,7 +86,7 @@ func TestReplay_OnePoolOfTheTrace(t *testing.T) {
 	}
 }
 
-// One request that no server can serve does not make the others of a recorded trace unusable.
+// Failed requests, and a request too large for each server, do not change the result.
 func TestReplay_RequestsThatNoServerServesAreLeftOut(t *testing.T) {
 	const good, big, failing = `{"timestamp": %d, "input_length": 600, "output_length": 1, "hash_ids": [1, 2], "status": 200}` + "\n",
 		`{"timestamp": 9, "input_length": 1048576, "output_length": 2}` + "\n",
@@ -150,8 +149,7 @@ func TestReplay_MistakesAreNamed(t *testing.T) {
 	}
 }
 
-// A recorded line states whether its answer is a stream: only a stream has a first token before its
-// end.
+// Only a stream has a TTFT. A line without "stream": true has none.
 func TestReplay_AnswersThatAreNotStreamed(t *testing.T) {
 	const line = `{"timestamp": %d, "input_length": 600, "output_length": 90, "hash_ids": [1, 2], "took": 900%s}` + "\n"
 	whole, err := replayed(t, fmt.Sprintf(line, 1, ""), "-", "--strategy", "load")

@@ -33,7 +33,7 @@ func (a *target) replicas(ctx context.Context) ([]running, error) {
 	return []running{at}, err
 }
 
-// running returns one replica, for pages that are alike in all replicas.
+// running returns any one replica, for pages that are equal in all replicas.
 func (a *target) running(ctx context.Context) (running, error) {
 	if a.http != "" {
 		return runningAt(a.http), nil
@@ -68,7 +68,8 @@ func anyOf(pods []running) running {
 	}}
 }
 
-// fromAll returns an error for each replica without an answer.
+// fromAll requests a page from all replicas. missing has an error for each replica without an
+// answer.
 func fromAll[T any](ctx context.Context, replicas []running, page string) (got []T, by []running, missing []error) {
 	answers, errs := make([]T, len(replicas)), make([]error, len(replicas))
 	var queries sync.WaitGroup
@@ -86,7 +87,7 @@ func fromAll[T any](ctx context.Context, replicas []running, page string) (got [
 	return got, by, missing
 }
 
-// fromSome only warns about replicas that do not answer.
+// fromSome is fromAll with warnings for missing replicas. It fails if no replica answers.
 func fromSome[T any](cmd *cobra.Command, replicas []running, page string) (got []T, by []running, err error) {
 	got, by, missing := fromAll[T](cmd.Context(), replicas, page)
 	if len(got) == 0 {
@@ -106,7 +107,7 @@ func joinProxies(all [][]server.ProxyStatus) []server.ProxyStatus {
 	return out
 }
 
-// joinServing keeps one view of each pool, from the picker that reports the fewest serving servers.
+// joinServing keeps, for each pool, the replica that sees the fewest serving servers.
 func joinServing(all [][]picker.Serving) []picker.Serving {
 	out := slices.Concat(all...)
 	slices.SortStableFunc(out, func(a, b picker.Serving) int {
@@ -129,8 +130,7 @@ func joinServers[T any](all [][]T, of func(T) (objectid.Target, string)) []T {
 	})
 }
 
-// joinSets adds up the requests of all processes. A member counts as connected if one process is
-// connected to it.
+// joinSets adds up requests. A member is connected if one replica is connected to it.
 func joinSets(all []set.Status) set.Status {
 	out := all[0]
 	out.Members = slices.Clone(out.Members)
@@ -174,7 +174,7 @@ func joinTraffic(a, b *set.Traffic) *set.Traffic {
 	return &out
 }
 
-// joinPicks removes duplicates, because each process has also asked its peers.
+// joinPicks removes duplicate picks: each replica also returns its peers' picks.
 func joinPicks(all []app.FoundPicks, last int) app.FoundPicks {
 	type id struct{ time, request, pool, picker, endpoints, lease string }
 	out, seen := all[0], map[id]bool{}
@@ -269,8 +269,8 @@ func printLine[T any](cmd *cobra.Command, content T, output string, first bool, 
 	return text(content)
 }
 
-// follow calls the function next for each line of a page, until next returns false. The function
-// decode, which next receives, decodes the line.
+// follow calls next for each line of a page until next returns false. decode returns the error that
+// ended the page.
 func (r running) follow(ctx context.Context, page string, next func(decode func(any) error) bool) {
 	body, err := r.open(ctx, page)
 	if err != nil {

@@ -16,7 +16,6 @@ import (
 	"github.com/penstock-project/penstock/picker"
 )
 
-// A pick that several replicas return is one pick; one that a single replica returns is not lost.
 func TestReplicas_PicksOfAllReplicasOnce(t *testing.T) {
 	t.Parallel()
 	record := func(second int, id string) *picker.Record {
@@ -39,7 +38,6 @@ func TestReplicas_PicksOfAllReplicasOnce(t *testing.T) {
 	}
 }
 
-// The traffic to a member is the sum of all replicas; one that is connected to it is enough.
 func TestReplicas_TrafficOfAllReplicasAddsUp(t *testing.T) {
 	t.Parallel()
 	one := set.Status{Cluster: "east", InFlight: 1, Members: []set.MemberStatus{{Name: "west", Connected: true,
@@ -58,7 +56,6 @@ func TestReplicas_TrafficOfAllReplicasAddsUp(t *testing.T) {
 	}
 }
 
-// A pool's row shows the replica that sees the most servers out.
 func TestReplicas_WorstViewOfAPoolShows(t *testing.T) {
 	t.Parallel()
 	id, _ := objectid.ParseTarget("a/b")
@@ -68,7 +65,6 @@ func TestReplicas_WorstViewOfAPoolShows(t *testing.T) {
 	}
 }
 
-// A replica that does not answer is a warning as long as another one does.
 func TestReplicas_SilentReplicaIsAWarning(t *testing.T) {
 	t.Parallel()
 	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestRerun_OnlyATestThatPassesAtSecondIsForgiven runs conformance/tools/test.sh, which make test
-// and make race use, on modules of one test each.
+// TestRerun_OnlyATestThatPassesAtSecondIsForgiven runs conformance/tools/test.sh, which repeats a
+// failed test with RERUN=1.
 func TestRerun_OnlyATestThatPassesAtSecondIsForgiven(t *testing.T) {
 	t.Parallel()
 	script, err := filepath.Abs("../../conformance/tools/test.sh")
@@ -52,8 +52,8 @@ func TestRerun_OnlyATestThatPassesAtSecondIsForgiven(t *testing.T) {
 	}
 }
 
-// TestRerun_NoResultComesFromTheTestCache changes a program that a test runs. Go's test cache does
-// not record such programs.
+// TestRerun_NoResultComesFromTheTestCache changes a program that a test executes, which Go's test
+// cache does not track.
 func TestRerun_NoResultComesFromTheTestCache(t *testing.T) {
 	t.Parallel()
 	script, err := filepath.Abs("../../conformance/tools/test.sh")

@@ -37,7 +37,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/freeport"
 )
 
-// The Gateway of penstock run.
 const (
 	runGateway     = "run"
 	runNamespace   = "default"
@@ -52,7 +51,7 @@ type runOptions struct {
 	gpu       string
 	devices   int
 	models    modelCache
-	served    string // the model's name, if it is downloaded; "": from the argument
+	served    string // name of a downloaded model; "" means that the argument has it
 }
 
 func newRun() *cobra.Command {
@@ -87,7 +86,6 @@ $XDG_STATE_HOME/penstock; penstock up -f FOLDER does the same for files of your 
 	return cmd
 }
 
-// runFolder is the folder with the objects of penstock run.
 func runFolder() (string, error) {
 	home, err := state.Home()
 	if err != nil {
@@ -150,7 +148,6 @@ func (o *runOptions) run(cmd *cobra.Command, what string) error {
 
 var notInName = regexp.MustCompile(`[^a-z0-9]+`)
 
-// deployment makes the ModelDeployment of an argument.
 func (o *runOptions) deployment(what string) (*v1alpha1.ModelDeployment, error) {
 	d := &v1alpha1.ModelDeployment{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.Group + "/" + v1alpha1.Version, Kind: "ModelDeployment"}}
@@ -213,11 +210,9 @@ func (o *runOptions) deployment(what string) (*v1alpha1.ModelDeployment, error) 
 	return d, nil
 }
 
-// fieldFlags name the flags that set the fields of a deployment.
 var fieldFlags = strings.NewReplacer("spec.variables.", "--set ", deployment.FieldGPU, "--gpu", "spec.replicas",
 	"--replicas", "metadata.name", "--name")
 
-// checkDeployment returns an error where the deployment would never run.
 func checkDeployment(ctx context.Context, d *v1alpha1.ModelDeployment) error {
 	found, err := mistakes(ctx, d)
 	if err != nil {
@@ -232,7 +227,7 @@ func checkDeployment(ctx context.Context, d *v1alpha1.ModelDeployment) error {
 	return nil
 }
 
-// mistakes reads an object from a file, as penstock up does.
+// mistakes returns the findings of an object that penstock up reads from a file.
 func mistakes(ctx context.Context, obj any) (found []report.Finding, err error) {
 	dir, err := os.MkdirTemp("", "penstock-")
 	if err != nil {
@@ -262,7 +257,7 @@ func writeObject(path string, obj any) error {
 	return statefile.Replace(path, raw)
 }
 
-// writeGateway returns the port of the Gateway in path. Without a file, it writes one.
+// writeGateway returns the port of the Gateway in path, which it writes if there is none.
 func writeGateway(path string) (port int32, err error) {
 	if raw, err := statefile.Read(statefile.Machine{}, path); err == nil {
 		var gw gatewayv1.Gateway
@@ -291,28 +286,27 @@ func choosePort() (int32, error) {
 	return int32(port), err
 }
 
-// modelRun is one deployment of penstock run.
 type modelRun struct {
 	cmd        *cobra.Command
 	deployment *v1alpha1.ModelDeployment
 	port       int32
 	phase      string
-	accepted   bool            // it was, at least once
-	printed    map[string]bool // errors and warnings that hold
+	accepted   bool            // condition Accepted was True once
+	printed    map[string]bool // current errors and warnings
 }
 
-// up serves the folder. Ctrl-C ends its servers, and so its deployments.
+// up runs penstock up for the folder. Ctrl-C removes all deployments.
 func (r *modelRun) up(folder string, devices int, modelsLimit int64) error {
 	s := service{devices: devices, modelsLimit: modelsLimit}
 	up := &cobra.Command{}
-	s.upFlags(up) // the defaults of penstock up
+	s.upFlags(up)
 	up.SetContext(r.cmd.Context())
 	up.SetOut(r.cmd.OutOrStdout())
 	up.SetErr(r.cmd.ErrOrStderr())
 	s.paths = []string{folder}
 	s.phaseLine = func(id, phase, message string) string {
 		if id != store.ID(r.deployment) {
-			return "" // its own penstock run prints it
+			return "" // another penstock run prints it
 		}
 		return r.line(phase, message)
 	}
@@ -331,7 +325,7 @@ func removeDeployments(folder string) error {
 	return err
 }
 
-// removeFile removes a file, which penstock down may have removed at the same time.
+// removeFile removes a file. penstock down may have removed it already.
 func removeFile(path string) error {
 	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -339,8 +333,8 @@ func removeFile(path string) error {
 	return nil
 }
 
-// add follows a deployment of another process until Ctrl-C, which removes the deployment. If it is
-// not accepted, its file becomes what it was before.
+// add follows a deployment that another process serves. Ctrl-C removes it. If it is not accepted,
+// add restores the file's content before; nil removes the file.
 func (r *modelRun) add(stateDir, file string, before []byte) error {
 	ctx := r.cmd.Context()
 	again := time.NewTicker(200 * time.Millisecond)
@@ -374,8 +368,8 @@ func (r *modelRun) add(stateDir, file string, before []byte) error {
 	}
 }
 
-// show prints errors, warnings and a new phase of the deployment. It returns the status of its
-// condition Accepted, Unknown until it is read.
+// show prints new errors, warnings and phases. It returns the status of condition Accepted; Unknown
+// if there is none yet.
 func (r *modelRun) show(doc *status.Document) metav1.ConditionStatus {
 	accepted, printed := metav1.ConditionUnknown, map[string]bool{}
 	for _, f := range doc.Findings {
@@ -406,7 +400,6 @@ func (r *modelRun) show(doc *status.Document) metav1.ConditionStatus {
 	return accepted
 }
 
-// alone explains why the process that serves the gateway does not answer any more.
 func (r *modelRun) alone(err error, file string) error {
 	if _, gone := new(filesystem.Disk).Stat(file); errors.Is(gone, fs.ErrNotExist) {
 		return errors.New("penstock down, or Ctrl-C of the first penstock run, has ended the gateway and all model " +
@@ -416,7 +409,7 @@ func (r *modelRun) alone(err error, file string) error {
 		"that still run: %w", err)
 }
 
-// line returns a phase, and a request once the deployment runs; "" if the phase is not new.
+// line formats a new phase, with an example request if it runs; "" if the phase is not new.
 func (r *modelRun) line(phase, message string) string {
 	if phase == r.phase {
 		return ""
@@ -436,7 +429,7 @@ func (r *modelRun) request() string {
 		r.port, strings.ReplaceAll(string(body), "'", `'\''`))
 }
 
-// endsEngines reports whether a process ends by Ctrl-C or SIGHUP, which end its model servers, too.
+// endsEngines reports whether Ctrl-C or SIGHUP ended the process, which end model servers, too.
 func endsEngines(ctx context.Context) bool {
 	cause := context.Cause(ctx)
 	if cause == nil {

@@ -38,7 +38,8 @@ func (a *target) flags(cmd *cobra.Command) {
 	}
 }
 
-// ranFlags is flags for commands that only read. Without any flag they are about penstock run.
+// ranFlags adds the flags of commands that only read. Their default is penstock run's folder, if it
+// exists.
 func (a *target) ranFlags(cmd *cobra.Command) {
 	a.flags(cmd)
 	f := cmd.Flags().Lookup("file")
@@ -49,7 +50,7 @@ func (a *target) ranFlags(cmd *cobra.Command) {
 		}
 		folder, err := runFolder()
 		if err != nil {
-			return nil // the command names the files that it needs
+			return nil // the command itself reports missing files
 		}
 		if _, err := new(filesystem.Disk).Stat(filepath.Join(folder, runGatewayFile)); err == nil {
 			a.paths = []string{folder}
@@ -58,11 +59,11 @@ func (a *target) ranFlags(cmd *cobra.Command) {
 	})
 }
 
-// running is a pod if dial is set. Its address is then the pod's name.
+// running is a penstock process. With dial it is a pod, and address is the pod's name.
 type running struct {
 	network, address string
 	dial             func(context.Context) (net.Conn, error)
-	header           http.Header // of requests
+	header           http.Header // sent with each request
 }
 
 func runningAt(address string) running {
@@ -76,8 +77,7 @@ func runningFor(stateDir string) running {
 	return running{network: "unix", address: app.Socket(stateDir)}
 }
 
-// withToken adds the token of an explained request. It fails if the token would cross a network in
-// plain text.
+// withToken adds a token for explain. It fails if the token would cross a network in plain text.
 func (r running) withToken(token string) (running, error) {
 	if token == "" {
 		return r, nil
@@ -118,7 +118,7 @@ func (r running) open(ctx context.Context, path string) (io.ReadCloser, error) {
 	host := "penstock"
 	switch {
 	case r.dial != nil:
-		host = "localhost" // the admin port denies other host names, because of DNS rebinding
+		host = "localhost" // against DNS rebinding, the admin port denies other host names
 		transport.ResponseHeaderTimeout = podsTimeout
 	case r.network == "tcp":
 		host = r.address
@@ -144,7 +144,7 @@ func (r running) open(ctx context.Context, path string) (io.ReadCloser, error) {
 	return resp.Body, nil
 }
 
-// noAnswer removes the URL and the address from err, because its own text has the address.
+// noAnswer adds the process's address and a fix to err, and removes the URL and address from err.
 func (r running) noAnswer(err error) error {
 	if call := (*url.Error)(nil); errors.As(err, &call) {
 		err = call.Err

@@ -46,7 +46,7 @@ import (
 //
 // tls-secret.yaml is a Secret "cert" with a certificate and its key; $KEY_BASE64 is that key as the
 // Secret has it. Files may contain @PORT@, @PORT2@ (for listeners) and @A@, @B@, @C@ (ports of
-// backends on 127.0.0.1). Scripts know $NODE, the Envoy's node id.
+// backends on 127.0.0.1). $NODE is the Envoy's node ID.
 func TestScenario_Scripts(t *testing.T) {
 	for _, real := range []bool{false, true} {
 		name := "fake"
@@ -75,11 +75,11 @@ func TestScenario_Scripts(t *testing.T) {
 
 type scenario struct {
 	t        testing.TB
-	dir      string // of the script; config is below it
+	dir      string // the script's folder, with config below it
 	state    string
 	real     bool
-	xds      string // address of ADS
-	picker   string // address of the endpoint picker
+	xds      string
+	picker   string
 	ports    map[string]string
 	backends map[string]string // port -> name
 	process  *exec.Cmd
@@ -94,7 +94,7 @@ type scenarioKey struct{}
 
 func newScenario(e *testscript.Env, real bool) error {
 	t := e.T().(testing.TB)
-	state, err := os.MkdirTemp("", "ps") // not below WorkDir: the path of a Unix socket may not be long
+	state, err := os.MkdirTemp("", "ps") // a short path, because a Unix socket's path is limited
 	if err != nil {
 		return err
 	}
@@ -149,8 +149,7 @@ func command(min, max int, run func(*scenario, []string) error) func(*testscript
 	}
 }
 
-// verb runs `penstock debug` with name as its first word; stdout and stderr can be matched
-// afterwards.
+// verb returns a script command for `penstock debug NAME`.
 func verb(name string) func(*testscript.TestScript, bool, []string) {
 	return func(ts *testscript.TestScript, neg bool, args []string) {
 		var out, complaints bytes.Buffer
@@ -166,7 +165,7 @@ func verb(name string) func(*testscript.TestScript, bool, []string) {
 	}
 }
 
-// runCommand runs a command inside this process, which costs a tenth of another process.
+// runCommand runs penstock in this process, ten times cheaper than another process.
 func runCommand(args []string, out, complaints io.Writer) error {
 	root := newRoot()
 	root.SetArgs(args)
@@ -179,8 +178,6 @@ func runCommand(args []string, out, complaints io.Writer) error {
 	return err
 }
 
-// words are the arguments of penstock for a verb, `status` or one of debug, of the scenario's
-// process.
 func words(ts *testscript.TestScript, args []string) []string {
 	s := ts.Value(scenarioKey{}).(*scenario)
 	if args[0] != "status" {
@@ -203,7 +200,7 @@ func until(ts *testscript.TestScript, neg bool, args []string) {
 	var out bytes.Buffer
 	met := poll.Within(poll.Limit, func() bool {
 		out.Reset()
-		_ = runCommand(line, &out, &out) // the process may not serve yet
+		_ = runCommand(line, &out, &out) // an error means that the process does not serve yet
 		return want.Match(out.Bytes()) == matches
 	})
 	_, _ = ts.Stdout().Write(out.Bytes())
@@ -247,7 +244,7 @@ func (s *scenario) restart([]string) error {
 		return err
 	}
 	for _, f := range s.fakes {
-		f.Reconnect(s.xds) // Envoy itself reconnects without a command
+		f.Reconnect(s.xds) // the real Envoy reconnects by itself
 	}
 	return nil
 }
@@ -269,7 +266,7 @@ func (s *scenario) proxy(args []string) error {
 	return nil
 }
 
-// reachable waits until the control plane listens: the fake does not retry.
+// reachable waits until the control plane listens, because the fake Envoy does not retry.
 func (s *scenario) reachable() error {
 	if !poll.Within(poll.Limit, func() bool {
 		conn, err := net.Dial("unix", strings.TrimPrefix(s.xds, unixPrefix))
@@ -283,7 +280,7 @@ func (s *scenario) reachable() error {
 	return nil
 }
 
-// cannotBind is the real Envoy's answer to a listener at a port that another process holds.
+// cannotBind returns Envoy's error for a listener whose port is in use; "" if the port is free.
 func (s *scenario) cannotBind(ref resource.Ref) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -327,8 +324,8 @@ func (s *scenario) remove(args []string) error {
 	return os.Remove(filepath.Join(s.dir, "config", args[0]))
 }
 
-// serves polls the port: with the real Envoy it sends requests, with the fake it evaluates the
-// configuration.
+// serves waits until a port gets to a backend, by requests to the real Envoy, or by evaluating the
+// fake's configuration.
 func (s *scenario) serves(args []string) error {
 	port, err := strconv.ParseUint(args[0], 10, 16)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-project/penstock/xds/supervisor"
 )
 
-// TestMain puts the command penstock on PATH: this test binary, called by that name.
+// TestMain makes this test binary the command penstock in PATH.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"penstock": main})
 }

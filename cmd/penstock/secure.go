@@ -108,8 +108,8 @@ func (s *secure) verify(chain [][]byte, name string) error {
 	return nil
 }
 
-// check returns an error for a picker without credentials at an address that is not loopback. With
-// --insecure-picker it logs a warning instead.
+// check returns an error, or with --insecure-picker a warning, for a picker without credentials
+// that is not on loopback.
 func (s *secure) check(log *slog.Logger, picker net.Addr, secured bool) error {
 	if secured || app.Local(picker) {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// seeds returns a folder with the published manifests that this project began with, verbatim, and
-// the Gateways that their documents mention but do not show.
+// seeds returns a folder with published example manifests, and the Gateways in with, which they
+// lack.
 func seeds(t *testing.T, with string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -49,9 +49,8 @@ func TestSeedManifests_ReadVerbatimAndMistakesReported(t *testing.T) {
 			errors = append(errors, strings.TrimSpace(rest))
 		}
 	}
-	// The deep dive's route names a pool that it does not define (its own is called
-	// vllm-llama2-7b-pool), and no document shows the picker's Service. Nothing else is an error:
-	// not targetPortNumber, extensionRef, portNumber, v1beta1, nor a service that is an object.
+	// The published manifests have two errors: the route's pool is called vllm-llama2-7b-pool
+	// elsewhere, and the picker's Service is missing.
 	want := []string{
 		"inference-extension-deep-dive-2.yaml:10: InferencePool default/vllm-llama2-7b-pool " +
 			"spec.endpointPickerRef.name: ",
@@ -79,7 +78,8 @@ func TestSeedManifests_ReadVerbatimAndMistakesReported(t *testing.T) {
 	}
 }
 
-// The proposal's split "MUST be split equally between Cluster A and B".
+// The multi-cluster proposal demands that the split "MUST be split equally between Cluster A and
+// B".
 func TestSeedManifests_SplitIsExact(t *testing.T) {
 	t.Parallel()
 	route := `---

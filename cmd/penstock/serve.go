@@ -58,7 +58,7 @@ the objects' status; the processes find each other through --service.`,
 				return err
 			}
 			defer shutdown()
-			if s.cluster && k.kubeconfig == "" { // in a pod, all output is a log
+			if s.cluster && k.kubeconfig == "" { // a pod's output is a log
 				cfg.Log.Info("serving", "ads", addressOf(ads(cfg)), "picker", addressOf(cfg.Picker))
 			} else {
 				fmt.Fprintf(cmd.OutOrStdout(), "ADS at %s, endpoint picker at %s\n", addressOf(ads(cfg)),
@@ -67,13 +67,13 @@ the objects' status; the processes find each other through --service.`,
 			defer s.stop.announce(cmd.Context(), cmd.ErrOrStderr(), func() {})()
 			appCtx, stopApp := context.WithCancel(context.WithoutCancel(cmd.Context()))
 			defer stopApp()
-			defer context.AfterFunc(cmd.Context(), func() { // Envoys follow ADS until their picks have ended
+			defer context.AfterFunc(cmd.Context(), func() { // ADS goes on until Envoys' picks have ended
 				p.EndPicks()
 				stopApp()
 			})()
 			group, ctx := errgroup.WithContext(appCtx)
 			group.Go(func() error { return p.Run(ctx) })
-			if cluster == nil { // in a cluster the object's status has the findings
+			if cluster == nil { // in a cluster, findings are in objects' status
 				group.Go(func() error { return printFindings(ctx, p.Board(), cmd.ErrOrStderr()) })
 			}
 			return group.Wait()

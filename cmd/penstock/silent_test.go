@@ -12,8 +12,6 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// explain --why and status show why a server gets no requests, since when, and the result of its
-// probe.
 func TestSilent_ReasonIsShown(t *testing.T) {
 	silence := endpoint.Silence{Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Headers: true,
 		Probe: "no token within 10s"}

@@ -79,7 +79,7 @@ last request.`,
 }
 
 func runSim(cmd *cobra.Command, cfg modelserver.Config, ports []int, tokens string) error {
-	if cfg.MaxNumSeqs < 1 || cfg.KVCacheTokens < 1 || cfg.MaxLoRAs < 1 { // in Config, 0 means the default
+	if cfg.MaxNumSeqs < 1 || cfg.KVCacheTokens < 1 || cfg.MaxLoRAs < 1 { // Config would take 0 as the default
 		return errors.New("--max-num-seqs, --kv-cache-tokens and --max-loras must be 1 or more")
 	}
 	for _, port := range ports {

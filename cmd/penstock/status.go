@@ -69,7 +69,7 @@ type statusJSON struct {
 	Rates   []picker.Rate        `json:"rates,omitempty"`
 	Suspect []picker.Suspect     `json:"suspect,omitempty"`
 	Serving []picker.Serving     `json:"serving,omitempty"`
-	// ClusterSet is absent outside of a cluster set.
+	// ClusterSet is nil outside of a cluster set.
 	ClusterSet *set.Status `json:"clusterSet,omitempty"`
 }
 
@@ -112,7 +112,7 @@ func (s *statusJSON) query(cmd *cobra.Command, all []running) error {
 	if clusterSet := joinSets(sets); clusterSet.Cluster != "" {
 		s.ClusterSet = &clusterSet
 	}
-	// an error is ignored: earlier versions lack these pages
+	// Errors are ignored, because earlier versions lack these pages.
 	rates, _, _ := fromAll[[]picker.Rate](cmd.Context(), all, "/debug/rates")
 	s.Rates = joinServers(rates, func(r picker.Rate) (objectid.Target, string) { return r.Pool, r.Server })
 	suspect, _, _ := fromAll[[]picker.Suspect](cmd.Context(), all, "/debug/suspect")
@@ -129,7 +129,8 @@ func printStatus(cmd *cobra.Command, all []running, file, output string) error {
 	}
 	err := out.query(cmd, all)
 	runs := out.Document != nil
-	// An interrupted command does not read the file, which may be outdated if the process runs.
+	// After an interrupt, the file is not read, because the process may run and the file be
+	// outdated.
 	if !runs && cmd.Context().Err() == nil && file != "" {
 		out.Document, err = status.Read(file)
 	}
@@ -237,8 +238,8 @@ func endpoints(serving []picker.Serving) func(report.Ref) string {
 	}
 }
 
-// Suspect model servers get no requests or only single trials.
-// For a server that does not serve, printOut prints the cause.
+// printSuspects prints servers that get only trial requests. printOut prints those that do not
+// serve, with the cause.
 func printSuspects(w io.Writer, all []picker.Suspect, serving []picker.Serving) {
 	type server struct {
 		pool    objectid.Target

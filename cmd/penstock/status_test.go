@@ -62,8 +62,8 @@ func TestStatus_WatchPrintsEachChange(t *testing.T) {
 	}
 }
 
-// In Kubernetes, an object's own status is printed. Only the leader can write it: others know
-// neither the addresses nor the ACKs of all proxies.
+// In Kubernetes, the object's own status is printed: only the leader has all proxies' addresses and
+// ACKs.
 func TestStatus_KubernetesHasTheObjectsOwn(t *testing.T) {
 	t.Parallel()
 	board := status.NewBoard(nil)

@@ -26,7 +26,7 @@ func (s *stopFlags) check() error {
 	return nil
 }
 
-// announce makes a second signal end the process at once.
+// announce prints a line when ctx ends, and then ends the process at a second signal.
 func (s *stopFlags) announce(ctx context.Context, out io.Writer, now func()) (end func()) {
 	done := make(chan struct{})
 	unregister := context.AfterFunc(ctx, func() {
@@ -47,5 +47,5 @@ func (s *stopFlags) announce(ctx context.Context, out io.Writer, now func()) (en
 	}
 }
 
-// exitInterrupted is the exit status after a second Ctrl-C, as in shells.
+// exitInterrupted is the exit code after a second signal, as shells define it.
 const exitInterrupted = 128 + int(syscall.SIGINT)

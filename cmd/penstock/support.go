@@ -24,15 +24,15 @@ import (
 	"github.com/penstock-project/penstock/xds/wheel"
 )
 
-// supportPages contain neither bodies of requests nor credentials, so /debug/store is left out. The
-// command reads it only for the names that it replaces.
+// supportPages have neither request bodies nor credentials. /debug/store is read only for the names
+// to replace.
 var supportPages = []struct{ file, page string }{
 	{"status.json", "/status"}, {"proxies.json", "/proxies"}, {"clusters.json", "/clusters"},
 	{"picks.json", "/debug/picks?last=200"}, {"serving.json", "/debug/serving"}, {"suspect.json", "/debug/suspect"},
 	{"rates.json", "/debug/rates"}, {"metrics.txt", "/metrics"},
 }
 
-// maxSupportPage is in bytes.
+// maxSupportPage bounds a page, in bytes.
 const maxSupportPage = 32 << 20
 
 func newSupport() *cobra.Command {
@@ -141,12 +141,11 @@ func (r running) read(ctx context.Context, page string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(body, maxSupportPage))
 }
 
-// disguise replaces names that users chose. It keeps a value only if its key or label is in
-// keptKeys, or if it is a time, a duration or a number.
+// disguise replaces names by pseudonyms. Values of keptKeys, times, durations and numbers stay.
 type disguise struct {
-	names map[string]string // pseudonyms
-	used  map[string]bool   // names that have been replaced
-	words map[string]bool   // of enums
+	names map[string]string // name -> pseudonym
+	used  map[string]bool   // names that the archive has pseudonyms for
+	words map[string]bool   // values of enums
 }
 
 func newDisguise() *disguise { return &disguise{names: map[string]string{}, used: map[string]bool{}} }
@@ -155,10 +154,10 @@ var (
 	keptKeys = wordSet("severity kind group field status type reason version strategy state result outcome protocol " +
 		"level mode stage decision unit typeUrl apiVersion time at since lastTransitionTime started routingMode " +
 		"part le quantile priority code method")
-	// Values of textKeys are sentences, in which quoted parts, names and addresses are replaced.
+	// Values of textKeys are sentences. Quoted parts, names and addresses in them are replaced.
 	textKeys = wordSet("problem fix message error cause note text described page why findings")
-	// Users choose the keys of namedMaps. Other keys are of the schema, unless they have a
-	// separator of namespaces, ports and hosts.
+	// Users choose the keys of namedMaps. Other keys are field names, unless they contain a
+	// separator such as / or :.
 	namedMaps = wordSet("missing problems")
 	keptWords = wordSet("default http https penstock true false other")
 
@@ -171,7 +170,6 @@ var (
 	measure  = regexp.MustCompile(`^(` + stamp + `|-?([0-9.]+(ns|us|µs|ms|s|m|h))+|-?[0-9.]+([eE][-+]?[0-9]+)?)$`)
 )
 
-// stamp matches an RFC 3339 timestamp.
 const stamp = `\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[-+]\d\d:\d\d)`
 
 func wordSet(text string) map[string]bool {
@@ -222,7 +220,7 @@ func (d *disguise) sentence(text string) string {
 	})
 }
 
-// learn runs on all pages first, so that every sentence is searched for the names of all pages.
+// learn collects a page's names. It runs on all pages before the first replacement.
 func (d *disguise) learn(name string, text []byte) { _, _ = d.page(name, text) }
 
 func (d *disguise) page(name string, text []byte) ([]byte, error) {

@@ -13,27 +13,25 @@ import (
 	"github.com/penstock-project/penstock/manifests"
 )
 
-// Findings name objects that do not exist, so names are taken from everything that users write:
-// metadata and specs of all objects.
+// Findings may name objects that do not exist, so names are also collected from specs.
 var (
-	// Values of unnamedKeys are assigned by Kubernetes, or are on the pages of the archive.
+	// Values of unnamedKeys are set by Kubernetes, or are collected from the archive's pages.
 	unnamedKeys = wordSet("status uid resourceVersion creationTimestamp managedFields")
 	// Users choose the keys of namingKeys.
 	namingKeys = wordSet("labels annotations matchLabels nodeSelector options")
-	// In specs, values of these keys are names even if an enum has the same word.
-	nameKeys = wordSet("name namespace sectionName")
-	// objectWords are values of fields of Service, Pod and EndpointSlice.
+	// Values of nameKeys are names, even if they equal a word of an enum.
+	nameKeys    = wordSet("name namespace sectionName")
 	objectWords = wordSet("None Cluster Local IPv4 IPv6 SingleStack PreferDualStack RequireDualStack")
 
-	// Objects of settingsKinds are options of the process.
+	// Objects of settingsKinds have options of the process.
 	settingsKinds = wordSet("AddressPolicy ProcessorDefault")
 
 	ownLabel = regexp.MustCompile(`^([a-z.-]+\.)?(penstock\.dev|k8s\.io|x-k8s\.io|kubernetes\.io)/`)
 	enumList = regexp.MustCompile(`(?m)^ *enum:\n((?: *- .*\n)+)`)
 )
 
-// learnObjects learns the names in all objects of a process. It returns the first error, after it
-// has read all kinds.
+// learnObjects collects the names in all objects. It returns the first error after it has read all
+// kinds.
 func (d *disguise) learnObjects(ctx context.Context, at running) (failed error) {
 	for _, table := range store.Tables() {
 		if settingsKinds[table.Kind()] {
@@ -84,7 +82,7 @@ func (d *disguise) learnNames(key string, value any) {
 	}
 }
 
-// learnKind learns the kind that a reference names if it is neither Kubernetes' nor Penstock's.
+// learnKind collects the group and kind of a reference to another project's object.
 func (d *disguise) learnKind(reference map[string]any) {
 	group, _ := reference["group"].(string)
 	kind, _ := reference["kind"].(string)
@@ -94,14 +92,13 @@ func (d *disguise) learnKind(reference map[string]any) {
 	}
 }
 
-// learnName skips expressions and documents: their words are a language's, and findings quote them.
+// learnName collects a name, but no expression or document, whose words are ordinary words.
 func (d *disguise) learnName(value string) {
 	if !strings.ContainsAny(value, " \t\n{") {
 		d.name(value)
 	}
 }
 
-// enums has the words that fields of Penstock's kinds allow.
 func (d *disguise) enums() map[string]bool {
 	if d.words != nil {
 		return d.words
@@ -110,7 +107,7 @@ func (d *disguise) enums() map[string]bool {
 	for w := range objectWords {
 		d.words[w] = true
 	}
-	files, _ := manifests.CRDs() // embedded: cannot fail
+	files, _ := manifests.CRDs() // embedded files have no errors
 	for _, file := range files {
 		for _, list := range enumList.FindAllSubmatch(file.YAML, -1) {
 			for item := range bytes.Lines(list[1]) {

@@ -14,7 +14,6 @@ import (
 	"testing"
 )
 
-// unpackSupport returns all text of an archive.
 func unpackSupport(t *testing.T, path string) string {
 	t.Helper()
 	raw, err := os.ReadFile(path)
@@ -41,7 +40,7 @@ func unpackSupport(t *testing.T, path string) string {
 	}
 }
 
-// An archive leaves the company: what users named is not in it, whatever page and key has it.
+// The archive may be published, so it has no name or address that users chose.
 func TestSupport_HasNoNamesAndAddresses(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -92,7 +91,7 @@ func TestSupport_HasNoNamesAndAddresses(t *testing.T) {
 	}
 }
 
-// supportOf returns the text of an archive of a process that answers with pages; others are null.
+// supportOf returns the archive's text for a process with pages. Other pages are null.
 func supportOf(t *testing.T, pages map[string]string) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -113,7 +112,7 @@ func supportOf(t *testing.T, pages map[string]string) string {
 	return unpackSupport(t, out)
 }
 
-// A finding names what a spec references, whether or not an object of that name exists.
+// The archive has no name that only a spec contains, because a finding may name it.
 func TestSupport_ReplacesNamesThatOnlySpecsHave(t *testing.T) {
 	text := supportOf(t, map[string]string{
 		"/debug/store/HTTPRoute": `{"objects":[{"metadata":{"name":"chat","namespace":"default",
@@ -140,7 +139,7 @@ func TestSupport_ReplacesNamesThatOnlySpecsHave(t *testing.T) {
 	}
 }
 
-// Pools may have the names of keys. Keys, times, durations and numbers stay.
+// Keys, times, durations and numbers stay, even if a pool's name equals a key.
 func TestSupport_KeepsKeysAndTimes(t *testing.T) {
 	text := supportOf(t, map[string]string{
 		"/status": `{"objects":[{"kind":"InferencePool","name":"status","status":{"conditions":[{"status":"True",

@@ -21,8 +21,8 @@ import (
 
 type telemetry struct {
 	provider  trace.TracerProvider
-	collector netip.AddrPort // for Envoy's spans (OTLP over gRPC); invalid: none
-	sampling  float64        // percent
+	collector netip.AddrPort // OTLP over gRPC for Envoy's spans; invalid means none
+	sampling  float64        // in percent
 	shutdown  func(context.Context) error
 }
 
@@ -72,8 +72,8 @@ func newTelemetry(ctx context.Context) (*telemetry, error) {
 	return t, nil
 }
 
-// checkHeaders returns an error for a variable that is not a list of headers, because OpenTelemetry
-// would log the variable's text, which may be a credential.
+// checkHeaders returns an error for a variable that is no list of headers. OpenTelemetry would log
+// it, and it may have a credential.
 func checkHeaders(variables ...string) error {
 	for _, name := range variables {
 		for one := range strings.SplitSeq(os.Getenv(name), ",") {
@@ -91,7 +91,7 @@ func checkHeaders(variables ...string) error {
 func (t *telemetry) end() {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
-	_ = t.shutdown(ctx) // spans that cannot be sent now are dropped
+	_ = t.shutdown(ctx) // unsent spans are dropped
 }
 
 func firstOf(names ...string) string {
@@ -103,7 +103,7 @@ func firstOf(names ...string) string {
 	return ""
 }
 
-// resolveCollector resolves the collector's host, because Envoy dials IP addresses only.
+// resolveCollector resolves the collector's host, because Envoy needs an IP address.
 func resolveCollector(ctx context.Context, endpoint string) (netip.AddrPort, error) {
 	fail := func(err error) (netip.AddrPort, error) {
 		return netip.AddrPort{}, fmt.Errorf("OTLP endpoint %q for Envoy's spans: %w", endpoint, err)

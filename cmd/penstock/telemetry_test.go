@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The headers of exports have a token. OpenTelemetry logs values that it cannot read.
+// OpenTelemetry would log headers that it cannot parse, which may have a token.
 func TestTracing_InvalidHeadersAreAnErrorWithoutTheirText(t *testing.T) {
 	for text, valid := range map[string]bool{
 		"Authorization: Bearer s3cret": false, "authorization=Bearer%2": false, "a=b,Bearer s3cret": false,

@@ -25,7 +25,7 @@ import (
 	"github.com/penstock-project/penstock/xds/supervisor"
 )
 
-// exitCode is the exit status after an error that is already printed.
+// exitCode is a command's exit status. The error itself has been printed.
 type exitCode int
 
 func (e exitCode) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
@@ -222,7 +222,7 @@ func toJSON(r *resource.Resource) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m, ok := msg.(*routev3.RouteConfiguration); ok { // Envoy ignores the order of virtual hosts
+	if m, ok := msg.(*routev3.RouteConfiguration); ok { // virtual hosts have no order for Envoy
 		slices.SortFunc(m.VirtualHosts, func(a, b *routev3.VirtualHost) int {
 			return strings.Compare(a.GetName(), b.GetName())
 		})

@@ -65,7 +65,7 @@ A server that stops serving is one line with the cause, and one more line when i
 
 func (s *service) upFlags(cmd *cobra.Command) {
 	s.local = true
-	s.flags(cmd, "127.0.0.1:0", "warn") // success is printed, not logged
+	s.flags(cmd, "127.0.0.1:0", "warn") // only warnings are logged: success is printed
 }
 
 func devicesFlag(cmd *cobra.Command, devices *int) {
@@ -73,7 +73,6 @@ func devicesFlag(cmd *cobra.Command, devices *int) {
 		"lists them; their indexes begin with 0 (default: the list of the engine's program, such as nvidia-smi)")
 }
 
-// checkEngines checks the flags about model servers.
 func (s *service) checkEngines() error {
 	if s.devices < 0 || s.devices > maxDevices {
 		return fmt.Errorf("--devices %d: write a number from 1 to %d", s.devices, maxDevices)
@@ -113,7 +112,7 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 		return err
 	}
 	defer shutdown()
-	// The app outlives the Envoys, because it serves ADS while they drain.
+	// The app ends after the Envoys, which follow its ADS while they drain.
 	appCtx, stopApp := context.WithCancel(context.WithoutCancel(cmd.Context()))
 	defer stopApp()
 	now := make(chan struct{})
@@ -132,7 +131,7 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 	if line := s.replacement.report(); line != "" {
 		fmt.Fprintln(out, line)
 	}
-	if cmd.Flags().Changed("picker") { // gateways of other clusters call this address
+	if cmd.Flags().Changed("picker") { // other clusters' Gateways call this address
 		fmt.Fprintf(out, "endpoint picker at %s\n", addressOf(cfg.Picker))
 	}
 	group, ctx := errgroup.WithContext(appCtx)
@@ -153,7 +152,7 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 		defer close(ended)
 		err := f.Run(fleetCtx)
 		p.CountCut()
-		if endsEngines(cmd.Context()) { // SIGTERM leaves them to the next process
+		if endsEngines(cmd.Context()) { // after SIGTERM, the next process adopts the servers
 			err = errors.Join(err, p.StopEngines(context.WithoutCancel(ctx)))
 		}
 		return err
@@ -181,8 +180,7 @@ func reportEnvoy(board *status.Board, gateway, problem string) {
 	})
 }
 
-// onPhase returns a function that sends what is printed about phases. Nothing is sent while servers
-// end.
+// onPhase returns a function that queues lines about phases until Ctrl-C ends the servers.
 func (s *service) onPhase(ctx context.Context, lines *lineQueue) func(id, phase, message string) {
 	text := s.phaseLine
 	if text == nil {

@@ -31,14 +31,14 @@ func newPod(t *testing.T, name string) *podOf {
 	return p
 }
 
-// ServeHTTP echoes what arrives on an upgraded connection, begins a stream, or answers.
+// ServeHTTP echoes lines of an upgraded connection, begins an event stream, or sends a response.
 func (p *podOf) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("x-served-by", p.name)
 	if r.Header.Get("upgrade") != "" {
 		p.echo(w)
 		return
 	}
-	if r.Method != http.MethodPost { // a picker reads pages
+	if r.Method != http.MethodPost { // a picker polls metrics pages
 		w.WriteHeader(http.StatusNotFound)
 		return
 	}
@@ -50,7 +50,7 @@ func (p *podOf) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("content-type", "text/event-stream")
 		_, _ = io.WriteString(w, "data: first\n\n")
 		w.(http.Flusher).Flush()
-		<-r.Context().Done() // the client has read it
+		<-r.Context().Done() // the client closes the stream
 		return
 	}
 	_, _ = io.WriteString(w, `{"choices": []}`)
@@ -82,8 +82,8 @@ func (p *podOf) last() (header http.Header, host string, size int) {
 	return p.header, p.host, p.size
 }
 
-// across is a cluster that routes an import of two others: east in EndpointMode, west through its
-// peer listener in ParentMode.
+// across imports pool chat from two clusters: from east in EndpointMode, and from west's peer
+// listener in ParentMode.
 type across struct {
 	*site
 	port   int
@@ -121,8 +121,7 @@ func newAcross(t *testing.T) *across {
 	return a
 }
 
-// each calls do until both clusters have served one of its requests; do returns the serving
-// cluster.
+// each calls do until both clusters have served. do returns the cluster that served.
 func (a *across) each(t *testing.T, what string, do func(attempt int) (by string, err error)) {
 	t.Helper()
 	by, n := map[string]bool{}, 0
@@ -139,8 +138,8 @@ func (a *across) each(t *testing.T, what string, do func(attempt int) (by string
 	})
 }
 
-// Whatever the way to another cluster, client, gateways and picks are one trace, and the model
-// server sees the client's request.
+// In both modes, spans are one trace, and the model server receives the client's request ID and
+// host, and no header of Penstock.
 func TestTracing_RequestAcrossClustersIsOneTrace(t *testing.T) {
 	t.Parallel()
 	a := newAcross(t)
@@ -169,7 +168,7 @@ func TestTracing_RequestAcrossClustersIsOneTrace(t *testing.T) {
 		by := got.header.Get("x-served-by")
 		traces[by] = id
 		header, host, _ := a.pods[by].last()
-		// Envoy has an address of the machine for its loopback address
+		// Envoy writes an address of this machine instead of the loopback address.
 		if forwarded := header.Get("x-forwarded-for"); header.Get("x-request-id") != got.header.Get("x-request-id") ||
 			got.header.Get("x-request-id") == "" || host != "models.example.com" || forwarded == "" ||
 			strings.Contains(forwarded, ",") {
@@ -219,8 +218,6 @@ func TestTracing_RequestAcrossClustersIsOneTrace(t *testing.T) {
 	}
 }
 
-// Streams, upgraded connections and bodies up to the route's limit pass, whatever the way to
-// another cluster.
 func TestInferencePoolImport_StreamsAndLargeBodiesReachOtherClusters(t *testing.T) {
 	t.Parallel()
 	a := newAcross(t)

@@ -10,7 +10,6 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// Calls of gRPC, streams of them included, reach pools of other clusters in both modes.
 func TestGRPCRoute_CallsReachOtherClusters(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
@@ -54,7 +53,7 @@ func TestGRPCRoute_CallsReachOtherClusters(t *testing.T) {
 			return err
 		}
 		name := ""
-		for i := range 3 { // each message is answered before the next one is sent
+		for i := range 3 {
 			var got wrapperspb.StringValue
 			if err := stream.SendMsg(wrapperspb.String(fmt.Sprint(i))); err != nil {
 				return err

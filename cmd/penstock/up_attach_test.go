@@ -17,8 +17,7 @@ import (
 	"github.com/penstock-project/penstock/xds/supervisor"
 )
 
-// attach starts an Envoy with a bootstrap for the site's Gateway and further arguments. It ends
-// with the test.
+// attach starts an Envoy with penstock bootstrap's output and the arguments more.
 func (s *site) attach(xds string, more ...string) {
 	s.t.Helper()
 	s.attachWith([]string{"--xds", xds}, more...)
@@ -58,8 +57,8 @@ func (s *site) attachWith(flags []string, more ...string) {
 	})
 }
 
-// The documentation shows an EnvoyFleet through which Prometheus reads the metrics of Envoys: Envoy
-// accepts its bootstrap, and serves them.
+// docs/metrics-and-alerts.md has an EnvoyFleet whose bootstrap serves Envoys' metrics to
+// Prometheus.
 func TestEnvoyFleet_DocumentedBootstrapServesEnvoyMetrics(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/metrics-and-alerts.md")
@@ -107,7 +106,7 @@ func TestEnvoyFleet_DocumentedBootstrapServesEnvoyMetrics(t *testing.T) {
 	}
 }
 
-// The commands in the help of serve and bootstrap attach an Envoy.
+// An Envoy started by the commands in serve's help serves while penstock restarts.
 func TestBootstrap_OwnEnvoyAttachesAndServesThroughARestart(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
@@ -118,8 +117,8 @@ func TestBootstrap_OwnEnvoyAttachesAndServesThroughARestart(t *testing.T) {
 	if got := answers(t, local(port), http.StatusOK); got.header.Get("x-served-by") != "pod-1" {
 		t.Errorf(`served by %q, want "pod-1"`, got.header.Get("x-served-by"))
 	}
-	// While Penstock is down Envoy keeps its configuration, without picks. It receives the change
-	// after the restart.
+	// While penstock is down, Envoy routes without picks. It receives the new route after the
+	// restart.
 	requests := sendTraffic(t, local(port))
 	if code := s.stop(); code != 0 {
 		t.Errorf("serve ended with exit status %d, want 0", code)

@@ -12,7 +12,6 @@ import (
 	"github.com/penstock-project/penstock/xds/supervisor"
 )
 
-// movableEnvoy makes the site run an Envoy whose program can be removed and put back.
 func (s *site) movableEnvoy() (remove, restore func()) {
 	s.t.Helper()
 	envoy, err := supervisor.Find(s.t.Context())
@@ -55,7 +54,6 @@ func TestEnvoy_ThatCannotBeStartedIsTriedAgainWhileOthersServe(t *testing.T) {
 	if out := s.penstock("status"); !strings.Contains(out, "NoResources") {
 		t.Errorf("status: got\n%s\nwant NoResources", out)
 	}
-	// A new Gateway waits too.
 	third := freePort(t)
 	s.write("third.yaml",
 		strings.ReplaceAll(strings.ReplaceAll(files["second.yaml"], "also", "third"), fmt.Sprint(second),
@@ -82,7 +80,7 @@ func (s *site) envoyOf(gateway string) (pid int) {
 	return pid
 }
 
-// New files are served while the state folder cannot be written, and are saved once it can.
+// While the state folder cannot be written, new files are served. They are saved later.
 func TestStateFolder_ThatTakesNoFilesEndsNothing(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
@@ -94,7 +92,7 @@ func TestStateFolder_ThatTakesNoFilesEndsNothing(t *testing.T) {
 	if err := os.Rename(s.state, aside); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(s.state, nil, 0o600); err != nil { // nothing can be made below a file
+	if err := os.WriteFile(s.state, nil, 0o600); err != nil { // a file in place of the folder
 		t.Fatal(err)
 	}
 	for _, path := range []string{"/one", "/two"} {
@@ -116,7 +114,7 @@ func TestStateFolder_ThatTakesNoFilesEndsNothing(t *testing.T) {
 	s.write("other.yaml", routeYAML("other", "/other", toPool("chat")))
 	s.errs.expect(t, "state is written again")
 	requests.end(t)
-	// The last good version of files saved in between survives a restart.
+	// The version that was saved after the failure survives a restart.
 	if code := s.stop(); code != 0 {
 		t.Errorf("exit status %d, want 0", code)
 	}

@@ -20,11 +20,10 @@ func TestLastGood_NoRequestFailsWhileFilesAreInvalidFixedAndMoved(t *testing.T) 
 	requests := sendTraffic(t, local(port))
 	requests.flows(t, 5)
 
-	// Invalid YAML: the error has file and line, and the last good version serves.
+	// Invalid YAML: the last good version stays in effect.
 	s.write("route.yaml", strings.Replace(files["route.yaml"], "spec:", "spec: [", 1))
 	s.errs.expect(t, "error: "+s.dir+"/route.yaml:")
 	requests.flows(t, 5)
-	// Invalid: the error has line, object, field and fix.
 	s.write("pool.yaml", strings.Replace(files["pool.yaml"], "8000", "80000", 1))
 	s.errs.expect(t,
 		s.dir+
@@ -33,13 +32,12 @@ func TestLastGood_NoRequestFailsWhileFilesAreInvalidFixedAndMoved(t *testing.T) 
 	s.write("gateway.yaml", strings.Replace(files["gateway.yaml"], "listeners:", "listenres:", 1))
 	s.errs.expect(t, "listenres")
 	requests.flows(t, 5)
-	// An editor's temporary file, an unrelated file, an empty file.
+	// Files without an object: an editor's temporary file, a text, an empty file.
 	s.write(".route.yaml.swp", "binary\x00")
 	s.write("notes.txt", "kind: nothing")
 	s.write("empty.yaml", "")
 	requests.flows(t, 5)
 
-	// Fixed, with a visible change.
 	s.write("pool.yaml", files["pool.yaml"])
 	s.write("gateway.yaml", files["gateway.yaml"])
 	s.write("route.yaml",
@@ -53,7 +51,7 @@ func TestLastGood_NoRequestFailsWhileFilesAreInvalidFixedAndMoved(t *testing.T) 
 		}
 		return nil
 	})
-	// The object moves to another file: first the copy appears, then the original is deleted.
+	// The pool moves to another file: first the copy appears, then the original is deleted.
 	s.write("moved.yaml", files["pool.yaml"])
 	requests.flows(t, 5)
 	s.remove("pool.yaml")
@@ -72,14 +70,14 @@ func TestHTTPRoute_DeletedStopsServingAndRestoredServes(t *testing.T) {
 
 	s.remove("route.yaml")
 	answers(t, local(port), http.StatusNotFound)
-	requests.stop() // failures from here on are expected
+	requests.stop() // from here on, requests fail
 	if got, err := chat(t.Context(), local(port)+"/other"); err != nil || got.status != http.StatusOK {
 		t.Errorf("the other route: %+v %v, want status %v", got, err, http.StatusOK)
 	}
 	s.write("route.yaml", files["route.yaml"])
 	answers(t, local(port), http.StatusOK)
 
-	// The pool is deleted: 500 for exactly the routes that name it, and a condition reports it.
+	// Without the pool, routes that name it answer 500, and a condition reports it.
 	s.remove("pool.yaml")
 	answers(t, local(port), http.StatusInternalServerError)
 	eventually(t, "status names the missing pool", func() error {
@@ -125,7 +123,7 @@ func TestStreaming_ResponseSurvivesConfigurationChanges(t *testing.T) {
 	s := up(t, files)
 	answers(t, local(port), http.StatusOK)
 
-	// The response takes minutes; the test reads it until all changes are done.
+	// The response takes minutes. The test reads it during all changes.
 	ctx, hangUp := context.WithCancel(t.Context())
 	defer hangUp()
 	arrived := make(chan struct{})
@@ -149,8 +147,7 @@ func TestStreaming_ResponseSurvivesConfigurationChanges(t *testing.T) {
 		}
 	}
 	next()
-	// New endpoints, a policy for the picker, a new route with a pool and an import, a new listener
-	// of the Gateway.
+	// The changes: endpoints, a PoolPolicy, a route with a pool and an import, a listener.
 	second := serverNamed(t, "pod-2")
 	s.write("more.yaml", strings.Replace(serversYAML("chat", second), "name: chat,", "name: more,", 1))
 	next()

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// grpcServer answers every method of every service, message by message, with its name in front.
+// grpcServer answers each message of every method with the name, a colon and the message.
 func grpcServer(t *testing.T, name string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -110,7 +110,7 @@ spec:
 		method, want string
 	}{
 		{t.Context(), "/echo.Echo/Greet", "one: hello"},
-		{team, "/echo.Echo/Greet", "two: hello"}, // more header matches come first
+		{team, "/echo.Echo/Greet", "two: hello"}, // the rule with more header matches has precedence
 		{t.Context(), "/any.Service/Shout", "two: hello"},
 		{t.Context(), "/echo.Echo/List", "Unavailable"},
 		{t.Context(), "/echo.Echo/Unknown", "Unimplemented"},
@@ -121,7 +121,7 @@ spec:
 		}
 	}
 
-	// A bidirectional stream through the pool: Envoy calls the picker before the stream ends.
+	// A bidirectional stream: Envoy must call the picker before the request ends.
 	stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true},
 		"/llm.Chat/Talk")
 	if err != nil {
@@ -135,7 +135,7 @@ spec:
 		if err := stream.RecvMsg(&got); err != nil || got.Value != fmt.Sprintf("pod: %d", i) {
 			t.Fatalf("message %d: %q %v, want %q", i, got.Value, err, fmt.Sprintf("pod: %d", i))
 		}
-		if i == 0 { // a change of another rule does not reset it
+		if i == 0 { // a change of another rule does not reset the stream
 			s.write("services.yaml", serviceYAML("one", grpcServer(t, "new")))
 			eventually(t, "the other backend is in force", func() error {
 				if got := call(t.Context(), conn, "/echo.Echo/Greet"); got != "new: hello" {

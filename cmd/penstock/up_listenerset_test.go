@@ -8,7 +8,6 @@ import (
 	"testing"
 )
 
-// A team adds and removes its own listeners while the Gateway's keep serving.
 func TestListenerSet_AddsListenersWithoutClosingConnections(t *testing.T) {
 	t.Parallel()
 	port, own := freePort(t), freePort(t)

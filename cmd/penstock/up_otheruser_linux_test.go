@@ -16,12 +16,12 @@ import (
 	"github.com/penstock-project/penstock/picker/modelserver"
 )
 
-// dialAs connects to a socket with the permissions of another user. It needs root.
+// dialAs connects with another user's permissions. It requires root.
 func dialAs(uid int, network, address string) (err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // without unlock, the changed thread ends with the goroutine
 		if err = syscall.Setfsuid(uid); err != nil {
 			return
 		}
@@ -34,11 +34,10 @@ func dialAs(uid int, network, address string) (err error) {
 	return err
 }
 
-// ADS has the private keys of Gateways, a peer's publications take effect, and picks count as load:
-// no other user of the machine may connect to serve without credentials.
+// serve without credentials accepts this user alone: ADS has private keys, and picks count as load.
 func TestXDSSocket_OtherUsersOfTheMachineCannotConnect(t *testing.T) {
 	t.Parallel()
-	open := shortTemp(t) // a folder that other users may pass, so that the socket's own mode decides
+	open := shortTemp(t) // others may traverse this folder, so the socket's mode decides
 	if err := os.Chmod(open, 0o755); err != nil {
 		t.Fatal(err)
 	}

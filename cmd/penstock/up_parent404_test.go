@@ -10,12 +10,11 @@ import (
 	"testing"
 )
 
-// A gateway whose routes have another host answers 404 to clients' requests. The import, alone or
-// with several clusters, shows that its hostname would help, until the gateway answers otherwise or
-// the hostname is set.
+// A Gateway answers 404, because its routes have another hostname. The import has a finding until
+// the hostname is set or other responses arrive.
 func TestParentMode_Repeated404sAreAFindingOfTheImport(t *testing.T) {
 	t.Parallel()
-	var every atomic.Bool // host is served
+	var every atomic.Bool // whether the Gateway serves all hosts
 	parent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Host != "llm.west.example" && !every.Load() {
 			http.NotFound(w, r)
@@ -23,7 +22,7 @@ func TestParentMode_Repeated404sAreAFindingOfTheImport(t *testing.T) {
 	}))
 	t.Cleanup(parent.Close)
 	_, at, _ := net.SplitHostPort(parent.Listener.Addr().String())
-	model := httptest.NewServer(http.NotFoundHandler()) // behind no gateway of another cluster
+	model := httptest.NewServer(http.NotFoundHandler()) // a local server: its 404s cause no finding
 	t.Cleanup(model.Close)
 	port := freePort(t)
 	files := chatFiles(port, serverNamed(t, "here-1"))

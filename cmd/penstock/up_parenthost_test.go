@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Gateways of others have routes of their own. One that has a host name of its own is asked for
-// that, on the wire and in TLS.
+// A parent with a hostname receives it as authority and as TLS server name. Without one, it
+// receives the client's authority.
 func TestInferencePoolImport_ParentIsAskedForItsHostname(t *testing.T) {
 	t.Parallel()
 	parent := func(start func(http.Handler) *httptest.Server) (port string) {

@@ -96,7 +96,6 @@ func TestShutdown_RequestsEndAndNothingIsLeftBehind(t *testing.T) {
 	if got, err := chat(t.Context(), local(port)); err == nil {
 		t.Errorf("got %+v, want no answer", got)
 	}
-	// The last status is still readable, and marked as the last one.
 	out, err := penstock(t, "status", "-f", s.dir, "--state", s.state)
 	if err != nil || !strings.Contains(out, "penstock is not running") || !strings.Contains(out, "default/chat") {
 		t.Errorf(`%v: %s, want a text with "penstock is not running" and a text with "default/chat"`, err, out)
@@ -190,8 +189,7 @@ func TestHTTPPages_ServeHealthMetricsStatusAndPicks(t *testing.T) {
 	}
 }
 
-// Objects are for operators only: in Kubernetes every pod of every namespace reaches the address
-// that serves metrics.
+// Every pod in Kubernetes can reach the address with /metrics, so it shows no objects.
 func TestHTTPPages_MetricsAddressShowsNoObject(t *testing.T) {
 	t.Parallel()
 	port, open, admin := freePort(t), freePort(t), freePort(t)

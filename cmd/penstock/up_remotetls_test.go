@@ -43,8 +43,8 @@ spec:
 `
 }
 
-// A remote picker reads every prompt. The test holds where Envoy calls it and where our picker
-// does.
+// A remote picker reads every prompt, so its certificate is verified, whether Envoy calls it or the
+// local picker relays.
 func TestBackendTLSPolicy_RemotePickerIsVerifiedAndTheGatewaysCertificatePresented(t *testing.T) {
 	t.Parallel()
 	for name, endpoints := range map[string]string{
@@ -88,9 +88,9 @@ status:
 						got.status, got.header.Get("x-served-by"), got.body, err, http.StatusOK)
 				}
 			}
-			other, _ := certificate(t, "epp.example") // of another CA
+			other, _ := certificate(t, "epp.example") // signed by another CA
 			s.write("policy.yaml", pickerPolicy(other))
-			stop() // Envoy does not verify again what is connected
+			stop() // Envoy verifies only new connections
 			serve()
 			answers(t, local(port)+"/far", http.StatusServiceUnavailable)
 		})
@@ -160,7 +160,7 @@ func (p *namingPicker) serve(t *testing.T, address string, options ...grpc.Serve
 	return s.Stop
 }
 
-// Process picks once it has read the request to its end, and sends the body back.
+// Process answers after the whole request, with an endpoint and the unchanged body.
 func (p *namingPicker) Process(s extprocv3.ExternalProcessor_ProcessServer) error {
 	var read []byte
 	for {

@@ -29,21 +29,20 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// pollTimeout bounds each wait of a test. The awaited change takes less than a second on an idle
-// machine.
+// pollTimeout bounds each wait of a test. On an idle machine, waits take less than a second.
 const pollTimeout = 30 * time.Second
 
-// site is one `penstock up` in its own process, with its own folder.
+// site is a `penstock up` process with its own folder.
 type site struct {
 	t          *testing.T
 	dir, state string
 	args, env  []string
 	cmd        *exec.Cmd
-	ended      chan struct{} // closed when the process is gone
+	ended      chan struct{} // closed when the process has ended
 	out, errs  *transcript
 }
 
-// up writes the files, starts penstock and waits until it serves. The end of the test stops it.
+// up starts penstock up with files, and waits until it serves. The end of the test stops it.
 func up(t *testing.T, files map[string]string, args ...string) *site {
 	t.Helper()
 	s := prepare(t, files, args...)
@@ -58,7 +57,7 @@ func prepare(t *testing.T, files map[string]string, args ...string) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Not t.TempDir: the path of a Unix socket may not be long.
+	// t.TempDir's path may be too long for a Unix socket.
 	state, err := os.MkdirTemp("", "ps")
 	if err != nil {
 		t.Fatal(err)
@@ -86,13 +85,13 @@ func (s *site) run(command string, args ...string) {
 func (s *site) exec(args ...string) {
 	s.t.Helper()
 	s.out, s.errs = newTranscript(), newTranscript()
-	s.cmd = exec.Command("penstock", args...) // TestMain put it on PATH
+	s.cmd = exec.Command("penstock", args...) // TestMain has put penstock on PATH
 	s.cmd.Env = append(os.Environ(), s.env...)
 	s.cmd.Stdout, s.cmd.Stderr = s.out, s.errs
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
-	ended, cmd, out, errs := make(chan struct{}), s.cmd, s.out, s.errs // another run replaces the site's
+	ended, cmd, out, errs := make(chan struct{}), s.cmd, s.out, s.errs // a later run replaces these fields
 	s.ended = ended
 	go func() {
 		_ = cmd.Wait()
@@ -113,7 +112,7 @@ func (s *site) exec(args ...string) {
 	})
 }
 
-// stop interrupts the process as Ctrl-C does, waits for its end, and returns its exit status.
+// stop sends SIGTERM, waits for the process's end, and returns its exit status.
 func (s *site) stop() int {
 	s.t.Helper()
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -136,7 +135,6 @@ func (s *site) envoys() []int {
 	return pids
 }
 
-// write saves a file as editors do: to a temporary file, which is then renamed.
 func (s *site) write(name, text string) {
 	s.t.Helper()
 	path := filepath.Join(s.dir, name)
@@ -155,8 +153,7 @@ func (s *site) remove(name string) {
 	}
 }
 
-// penstock runs another command over the same folder. Exit status 1 because of findings does not
-// fail the test.
+// penstock runs a command for the site's folder. Exit status 1, for findings, is accepted.
 func (s *site) penstock(args ...string) string {
 	s.t.Helper()
 	out, err := penstock(s.t, append(args, "-f", s.dir, "--state", s.state)...)
@@ -209,7 +206,6 @@ func freePort(t *testing.T) int {
 	return port
 }
 
-// modelServer runs a simulated model server until the test ends, and returns its address.
 func modelServer(t *testing.T, cfg modelserver.Config) string {
 	t.Helper()
 	cfg.Model, cfg.Log, cfg.Grace = cmp.Or(cfg.Model, "llama"), slog.New(slog.DiscardHandler), time.Millisecond
@@ -228,7 +224,7 @@ func modelServer(t *testing.T, cfg modelserver.Config) string {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = server.Run(ctx) // its error is a request that the end of the test cut off
+		_ = server.Run(ctx) // an error means that the test's end cut a request
 	}()
 	t.Cleanup(func() {
 		stop()
@@ -237,7 +233,6 @@ func modelServer(t *testing.T, cfg modelserver.Config) string {
 	return addresses[0]
 }
 
-// serverNamed is modelServer with a name alone.
 func serverNamed(t *testing.T, name string) string {
 	t.Helper()
 	return modelServer(t, modelserver.Config{Name: name})
@@ -249,7 +244,7 @@ type reply struct {
 	body   string
 }
 
-// client opens a connection for each request, so that tests do not share connections.
+// client returns an HTTP client with a new connection for each request, and without redirects.
 func client() *http.Client {
 	return &http.Client{Timeout: pollTimeout, Transport: &http.Transport{DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error {
@@ -279,7 +274,6 @@ func chat(ctx context.Context, url string) (reply, error) {
 	return do(client(), req)
 }
 
-// answers polls until a chat completion has the given status.
 func answers(t *testing.T, url string, status int) reply {
 	t.Helper()
 	var got reply
@@ -309,7 +303,7 @@ func ask(t *testing.T, url, body string, pairs ...string) reply {
 	return got
 }
 
-// stream requests a streamed response and passes each event before [DONE] to see.
+// stream requests a streamed response, and calls see with each event before [DONE].
 func stream(ctx context.Context, url, prompt string, see func(event string)) error {
 	body := fmt.Sprintf(`{"model": "llama", "stream": true, "messages": [{"role": "user", "content": %q}]}`, prompt)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/chat/completions", strings.NewReader(body))
@@ -340,7 +334,6 @@ func stream(ctx context.Context, url, prompt string, see func(event string)) err
 	return io.ErrUnexpectedEOF
 }
 
-// traffic sends requests without a pause until it is stopped, and records failures.
 type traffic struct {
 	stop   context.CancelFunc
 	done   chan struct{}
@@ -399,7 +392,6 @@ func (tr *traffic) end(t *testing.T) {
 	}
 }
 
-// endWithFew stops the requests, of which only a few may have failed.
 func (tr *traffic) endWithFew(t *testing.T, few int) {
 	t.Helper()
 	tr.stop()
@@ -409,8 +401,6 @@ func (tr *traffic) endWithFew(t *testing.T, few int) {
 		t.Errorf("%d requests failed; the first one: %s, want at most %d", n, tr.failed[0], few)
 	}
 }
-
-// The YAML of the tests below.
 
 func gatewayYAML(name string, port int) string {
 	return fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
@@ -423,7 +413,6 @@ spec:
 `, name, port)
 }
 
-// routeYAML routes requests below a path to a backend, given as a backendRef in YAML's flow style.
 func routeYAML(name, path, backend string) string {
 	return fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
@@ -476,8 +465,7 @@ func chatFiles(port int, servers ...string) map[string]string {
 
 func local(port int) string { return fmt.Sprintf("http://127.0.0.1:%d", port) }
 
-// leastLoad is a policy by which requests for the import %[1]s go to the cluster that serves them
-// first.
+// leastLoad is a PoolPolicy that selects the least loaded cluster of the import %[1]s.
 const leastLoad = `apiVersion: penstock.dev/v1alpha1
 kind: PoolPolicy
 metadata: {name: selection}

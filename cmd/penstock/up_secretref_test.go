@@ -23,7 +23,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// guardedHealth serves gRPC health over TLS, as NOT_SERVING, only to calls with the Authorization
+// guardedHealth serves gRPC health over TLS, at first NOT_SERVING, and requires the Authorization
 // header.
 func guardedHealth(t *testing.T, cert, key []byte, authorization string) (server *health.Server, port int) {
 	t.Helper()
@@ -52,9 +52,8 @@ func guardedHealth(t *testing.T, cert, key []byte, authorization string) (server
 	return server, l.Addr().(*net.TCPAddr).Port
 }
 
-// The health port of another cluster's picker demands a credential. Without a correct one, the
-// import takes requests, and the status states what is wrong; with it, the status has the picker's
-// health.
+// A remote picker's health port requires a password. Without it, the import serves and the status
+// explains the problem.
 func TestSecretRef_HealthOfARemotePickerIsKnownByItsCredential(t *testing.T) {
 	t.Parallel()
 	cert, key := certificate(t, "epp.example")
@@ -110,7 +109,7 @@ status:
 		"not: "+unknown, "not: "+down)
 	s.write("secret.yaml", secret("s3cret"))
 	reports("the password", down, "not: is unknown", "not: "+unknown)
-	other, _ := certificate(t, "epp.example") // of another CA
+	other, _ := certificate(t, "epp.example") // signed by another CA
 	s.write("policy.yaml", pickerPolicy(other))
 	reports("another CA", "is unknown: port", "unknown authority", "not: "+down)
 	s.write("policy.yaml", pickerPolicy(cert))
@@ -123,8 +122,8 @@ status:
 	}
 }
 
-// The metrics page of another cluster's picker demands a client certificate. With it, LeastLoad
-// knows how many servers the cluster has.
+// A remote picker's metrics page requires a client certificate. With it, LeastLoad counts the
+// cluster's servers.
 func TestSecretRef_ServersOfARemotePickerAreKnownByItsCredential(t *testing.T) {
 	t.Parallel()
 	cert, key := certificate(t, "epp.example")
@@ -193,7 +192,7 @@ func clusterEntry(t *testing.T, name string) string {
 `, name, portOf(server), picker)
 }
 
-// series is the integer value of a series; 0 without it.
+// series returns a metric's integer value; 0 if the metric is missing.
 func (s *site) series(begin string) (n int) {
 	for line := range strings.Lines(s.metrics()) {
 		if value, ok := strings.CutPrefix(line, begin); ok {

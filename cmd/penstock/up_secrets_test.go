@@ -21,7 +21,7 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// secrets are texts that no reader may see, by what they are.
+// secrets maps a description to a text that must appear nowhere.
 type secrets map[string]string
 
 const (
@@ -44,7 +44,7 @@ const (
 	invalidRegex   = "a header that is an invalid expression"
 )
 
-// in reports the secrets in a text, plain or as bytes in JSON.
+// in fails if text has a secret, plain or in base64, as JSON encodes bytes.
 func (s secrets) in(t *testing.T, where string, text []byte) {
 	t.Helper()
 	for what, secret := range s {
@@ -58,7 +58,7 @@ func (s secrets) in(t *testing.T, where string, text []byte) {
 	}
 }
 
-// secretFiles are files with a secret wherever a user may have one. It adds them to s.
+// secretFiles adds secrets to s, and returns files that have them wherever a user may write one.
 func secretFiles(t *testing.T, s secrets, port, secure int, server string) map[string]string {
 	t.Helper()
 	for n, what := range []string{
@@ -123,7 +123,7 @@ spec:
 	return files
 }
 
-// key adds a private key in PEM: its first line of base64 that others do not have.
+// key adds 16 characters of a PEM private key's base64 that no other key shares.
 func (s secrets) key(t *testing.T, what string, text []byte) {
 	t.Helper()
 	block, _ := pem.Decode(text)
@@ -133,7 +133,6 @@ func (s secrets) key(t *testing.T, what string, text []byte) {
 	s[what] = base64.StdEncoding.EncodeToString(block.Bytes)[48:64]
 }
 
-// pagePatterns are the paths of all pages of this program, as the source registers them.
 func pagePatterns(t *testing.T) (out []string) {
 	t.Helper()
 	for _, dir := range []string{"internal/app", "internal/debug"} {
@@ -166,7 +165,7 @@ func pageRequests(t *testing.T, pattern, node string) []string {
 		"/debug/graph":    {"?key=default/gw", "?key=secret", "?key=cert", "?key=key/own", "?key=default/chat"},
 		"/debug/xds/dump": {"?gateway=default/gw"}, "/debug/xds/diff": {"?node=" + node},
 		"/debug/pprof/":        {"goroutine?debug=2", "heap?debug=1"},
-		"/debug/pprof/profile": nil, "/debug/pprof/trace": nil, // addresses in the program
+		"/debug/pprof/profile": nil, "/debug/pprof/trace": nil, // profiles have only program addresses
 	}
 	if base, ok := strings.CutSuffix(pattern, "{kind}"); ok {
 		var all []string
@@ -186,8 +185,7 @@ func pageRequests(t *testing.T, pattern, node string) []string {
 	return all
 }
 
-// Whatever a user configures and a client sends, no page, command, log, span, or open file has a
-// credential.
+// No page, command, log, span or readable file has a secret of a user or client.
 func TestSecrets_NoPageCommandLogOrOpenFileHasACredential(t *testing.T) {
 	t.Parallel()
 	s := secrets{}
@@ -285,7 +283,7 @@ func (s secrets) pages(t *testing.T, site *site) {
 		for _, request := range pageRequests(t, pattern, "default/gw") {
 			body, err := process.open(t.Context(), request)
 			if err != nil {
-				t.Logf("%s: %v", request, err) // a key without a row, or a proxy in sync
+				t.Logf("%s: %v", request, err) // the page has no such entry
 				continue
 			}
 			var text bytes.Buffer
@@ -333,14 +331,14 @@ func (s secrets) commands(t *testing.T, site *site, port int) {
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, _ := penstock(t, "diff", empty, site.dir) // exits with 1: they differ
+	out, _ := penstock(t, "diff", empty, site.dir) // exits with 1, because the folders differ
 	if !strings.Contains(out, "certificate_chain") {
 		t.Errorf("the difference: got %s, want a certificate, or this proves nothing", out)
 	}
 	s.in(t, "diff", []byte(out))
 }
 
-// files reads files that others can read. A state file's mode is 0600, and its folder's 0700.
+// files checks readable files. State files have mode 0600, their folder 0700.
 func (s secrets) files(t *testing.T, state string, folders ...string) {
 	t.Helper()
 	if info, err := os.Stat(state); err != nil || info.Mode().Perm() != 0o700 {

@@ -46,7 +46,7 @@ func dialTLS(t *testing.T, address, dir, client string) *grpc.ClientConn {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// of whatever CA
+		// This callback sends the certificate even if the server lists other CAs.
 		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &cert, nil }
 	}
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(cfg)))
@@ -62,7 +62,7 @@ func listeners(ctx context.Context, conn *grpc.ClientConn) error {
 	if err != nil {
 		return err
 	}
-	// Send fails if the stream has ended; Recv returns the reason.
+	// If the stream has ended, Send's error lacks the reason: Recv returns it.
 	_ = s.Send(&discoveryv3.DeltaDiscoveryRequest{
 		Node: &corev3.Node{Id: "test", Cluster: "default/gw"}, TypeUrl: resource.Listener.URL(),
 	})
@@ -120,7 +120,7 @@ func TestXDSCredentials_ServeEnvoyAndDenyOthers(t *testing.T) {
 		t.Errorf("with the token: %v", err)
 	}
 	other := credentialsFor(t, filepath.Join(t.TempDir(), "other"))
-	for _, f := range []string{"crt", "key"} { // trusts ours, and has a certificate of another CA
+	for _, f := range []string{"crt", "key"} { // a client that trusts our CA, with a certificate of another one
 		text, err := os.ReadFile(filepath.Join(other, "envoy."+f))
 		if err == nil {
 			err = os.WriteFile(in("foe."+f), text, 0o600)
@@ -216,8 +216,7 @@ func TestPickerAddress_InsecureWarnsAtEachStart(t *testing.T) {
 	}
 }
 
-// Its own Envoys need no certificate: they use a socket that no other user can open, and get the
-// picker's key.
+// penstock up's own Envoys need no certificate: they use a socket that only this user can open.
 func TestXDSCredentials_UpServesPicksToGatewaysElsewhere(t *testing.T) {
 	t.Parallel()
 	port, picks := freePort(t), fmt.Sprintf("127.0.0.1:%d", freePort(t))
@@ -236,8 +235,7 @@ func TestXDSCredentials_UpServesPicksToGatewaysElsewhere(t *testing.T) {
 	}
 }
 
-// Two control planes use files that `penstock credentials` wrote. At the port for peers, they admit
-// each other and deny Envoys.
+// Two control planes use files of `penstock credentials`. Their peer ports deny Envoys.
 func TestXDSCredentials_PeersDenyEnvoys(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
@@ -275,8 +273,7 @@ func TestXDSCredentials_PeersDenyEnvoys(t *testing.T) {
 	}
 }
 
-// Envoys dial only IP addresses of pickers, so the printed command for a host name has a gap, and
-// states how to fill it.
+// Envoys need a picker's IP address. For a host name, the printed command has a placeholder.
 func TestCredentials_HostsAreAddressesOrNames(t *testing.T) {
 	t.Parallel()
 	out, err := penstock(t, "credentials", "--dir", filepath.Join(t.TempDir(), "credentials"), "--host",

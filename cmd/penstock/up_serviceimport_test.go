@@ -72,5 +72,5 @@ spec:
 	servedBy("address")
 	s.write("web.yaml", strings.Replace(imported, "ClusterSetIP", "Anything", 1))
 	s.errs.expect(t, "ServiceImport default/web spec.type: ")
-	servedBy("address") // the last good one
+	servedBy("address") // the last good version stays in effect
 }

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// lineServer answers each line with its name in front, and holds connections until the client ends
-// them. With a certificate it speaks TLS, and sends back the server name of the client.
+// lineServer answers each line with the name in front. With a certificate, it uses TLS and adds the
+// client's server name.
 func lineServer(t *testing.T, name string, cert *tls.Certificate) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -71,7 +71,7 @@ type line struct {
 	answers *bufio.Reader
 }
 
-// connect opens a connection to a port of this machine; with roots, over TLS with a server name.
+// connect connects to a local port. With roots it uses TLS, and name as the server name.
 func connect(ctx context.Context, port int, roots *x509.CertPool, name string) (*line, error) {
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
@@ -108,8 +108,6 @@ func askOnce(ctx context.Context, port int, roots *x509.CertPool, name string) (
 	return c.send("hello")
 }
 
-// keepConnecting opens connections one after the other, two at a time, until it is stopped, and
-// returns the failed ones.
 func keepConnecting(t *testing.T, port int) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -154,8 +152,7 @@ spec:
 `, kind, name, parent, hostnames, backends)
 }
 
-// tlsFiles are a Gateway with listeners of each TLS mode at one port, and their routes, servers and
-// certificates.
+// tlsFiles returns a Gateway with a listener of each TLS mode at one port, and what these need.
 func tlsFiles(t *testing.T, port int) (files map[string]string, roots *x509.CertPool) {
 	t.Helper()
 	names := []string{"through.example.com", "ends.example.com", "again.example.com", "web.example.com"}
@@ -219,11 +216,11 @@ func TestTLSRoute_PassthroughTerminateAndReencryptBesideHTTPS(t *testing.T) {
 	s := up(t, files)
 
 	for name, want := range map[string]string{
-		"through.example.com": "secret through.example.com: hello", // a policy for the Service has no effect on it
+		"through.example.com": "secret through.example.com: hello", // BackendTLSPolicy has no effect on passthrough
 		"ends.example.com":    "plain: hello",
-		"again.example.com":   "again again.example.com: hello", // over TLS again, because of a policy
+		"again.example.com":   "again again.example.com: hello", // a BackendTLSPolicy encrypts again
 	} {
-		eventually(t, name+" is served", func() error { // secrets may come after the listener
+		eventually(t, name+" is served", func() error { // secrets may arrive after the listener
 			got, err := askOnce(t.Context(), port, roots, name)
 			if err == nil && got != want {
 				err = fmt.Errorf("got %q, want %q", got, want)
@@ -235,7 +232,7 @@ func TestTLSRoute_PassthroughTerminateAndReencryptBesideHTTPS(t *testing.T) {
 		got.status != 200 {
 		t.Errorf("HTTPS beside it: %d %v, want 200", got.status, err)
 	}
-	// A request over an HTTPS connection for a name whose connections go elsewhere.
+	// On an HTTPS connection for web, a request for a passthrough host gets 421.
 	if got, err := over(t.Context(), roots, port, "web.example.com", "through.example.com"); err != nil ||
 		got.status != 421 {
 		t.Errorf("HTTPS for a name of the TLS listener: %d %v, want 421", got.status, err)
@@ -255,8 +252,8 @@ func TestTLSRoute_PassthroughTerminateAndReencryptBesideHTTPS(t *testing.T) {
 	}
 }
 
-// divides expects that connections to a port go to backends a and b as 3:1, and that a port whose
-// second backend does not exist closes half of them.
+// divides expects a 3:1 split between backends a and b at port. At halfGone, half of the backends
+// do not exist.
 func divides(t *testing.T, port, halfGone int) {
 	t.Helper()
 	counts := map[string]int{}
@@ -267,7 +264,7 @@ func divides(t *testing.T, port, halfGone int) {
 		}
 		counts[got]++
 	}
-	// 300 are expected, with a deviation of 9
+	// The expected value is 300, the standard deviation 9.
 	if a := counts["a: hello"]; a < 240 || a > 360 || counts["b: hello"] != 400-a {
 		t.Errorf("connections by backend: got %v, want 240 to 360 of 400 for a, the others for b", counts)
 	}
@@ -308,8 +305,7 @@ spec:
 
 	divides(t, port, halfGone)
 
-	// An open connection survives while its route moves between backends repeatedly and new
-	// connections arrive.
+	// An open connection survives while its route changes backends repeatedly.
 	s.write("db.yaml", route("{name: a, port: 80}"))
 	eventually(t, "all go to a", func() error {
 		for range 20 {
@@ -340,7 +336,7 @@ spec:
 		}
 	}
 	stop()
-	// Without its route the port closes new connections; the open one continues.
+	// Without a route, the port closes new connections. The open one continues.
 	s.remove("db.yaml")
 	eventually(t, "the port has no route", func() error {
 		if _, err := askOnce(t.Context(), port, nil, ""); err == nil {

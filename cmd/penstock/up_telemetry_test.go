@@ -70,7 +70,7 @@ func names(list []span) []string {
 	return out
 }
 
-// find returns the first span of a name, and of a parent if one is given.
+// find returns the first span whose name has a prefix; with parent, only a child of parent.
 func find(list []span, name string, parent *span) *span {
 	for _, sp := range list {
 		if strings.HasPrefix(sp.Name, name) && (parent == nil || slices.Equal(sp.ParentSpanId, parent.SpanId)) {
@@ -104,7 +104,7 @@ func TestTracing_RequestToPickAndFileToProxy(t *testing.T) {
 	s.start()
 	s.out.expect(t, "serves at")
 
-	// The client's trace continues through Envoy and its call to the picker.
+	// The client's trace continues in Envoy's spans and in the picker's span.
 	const client = "4bf92f3577b34da6a3ce929d0e0e4736"
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, local(port)+"/v1/chat/completions",
 		strings.NewReader(question))

@@ -23,7 +23,7 @@ import (
 	"github.com/penstock-project/penstock/picker/modelserver"
 )
 
-// certificate returns a self-signed certificate and its key, as PEM.
+// certificate returns a self-signed certificate and its key in PEM.
 func certificate(t testing.TB, host string) (cert, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -58,8 +58,7 @@ data:
 `, name, base64.StdEncoding.EncodeToString(cert), base64.StdEncoding.EncodeToString(key))
 }
 
-// over sends a request to an HTTPS port: the server name of the handshake and the host of the
-// request may differ.
+// over sends a request to an HTTPS port. sni is the TLS server name, host the authority.
 func over(ctx context.Context, roots *x509.CertPool, port int, sni, host string) (reply, error) {
 	c := &http.Client{Timeout: pollTimeout, Transport: &http.Transport{
 		DisableKeepAlives: true, ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: sni},
@@ -75,8 +74,7 @@ func over(ctx context.Context, roots *x509.CertPool, port int, sni, host string)
 	return do(c, req)
 }
 
-// twoHosts are a Gateway with a listener for each of two hosts at one port, and their route to a
-// server.
+// twoHosts returns a Gateway with an HTTPS listener for each of two hosts at one port.
 func twoHosts(port int, server string) map[string]string {
 	host, backend, _ := net.SplitHostPort(server)
 	return map[string]string{
@@ -132,9 +130,9 @@ func TestHTTPS_EachHostHasItsCertificate(t *testing.T) {
 	}{
 		{"a.example.com", "a.example.com", 200},
 		{"b.example.com", "b.example.com", 200},
-		{"a.example.com", "b.example.com", 421}, // another listener's: the client should open a connection for it
+		{"a.example.com", "b.example.com", 421}, // another listener has this host
 		{"b.example.com", "a.example.com", 421},
-		{"a.example.com", "c.example.com", 404}, // no route has the host
+		{"a.example.com", "c.example.com", 404},
 	} {
 		got, err := over(t.Context(), roots, port, c.sni, c.host)
 		if err != nil || got.status != c.status {
@@ -148,8 +146,8 @@ func TestHTTPS_EachHostHasItsCertificate(t *testing.T) {
 		t.Errorf("a host without a certificate: got %+v, want an error", got)
 	}
 
-	// A new certificate replaces the old one. One whose key does not match is reported, and the
-	// last good one stays.
+	// A new certificate takes effect. One with another key is reported, and the last good one
+	// stays.
 	newCert, newKey := certificate(t, "a.example.com")
 	s.write("certs.yaml", secretYAML("cert-a", newCert, newKey)+"---\n"+secretYAML("cert-b", certB, keyB))
 	fresh := x509.NewCertPool()
@@ -163,7 +161,6 @@ func TestHTTPS_EachHostHasItsCertificate(t *testing.T) {
 	if _, err := over(t.Context(), fresh, port, "a.example.com", "a.example.com"); err != nil {
 		t.Errorf("the last good certificate is not served any more: %v", err)
 	}
-	// Without the Secret that listener closes, and a condition reports it.
 	s.write("certs.yaml", secretYAML("cert-b", certB, keyB))
 	s.errs.expect(t,
 		"gateway.yaml:8: Gateway default/gw spec.listeners[0].tls.certificateRefs[0]: Secret default/cert-a "+
@@ -227,7 +224,7 @@ spec:
 		t.Errorf(`the list of models: %d %s, want %d and a text with "\"id\":\"llama\""`,
 			got.status, got.body, http.StatusOK)
 	}
-	other, _ := certificate(t, "models.example") // of another CA
+	other, _ := certificate(t, "models.example") // signed by another CA
 	s.write("policy.yaml", policy(other))
 	explained("certificate signed by unknown authority")
 }

@@ -88,7 +88,7 @@ func (a *target) usage(cmd *cobra.Command, q usage.Query) (answer usage.Answer, 
 		return answer, readErr
 	case err != nil:
 		return answer, err
-	case answers[0].Shared: // all processes use one database, and have written their counts
+	case answers[0].Shared: // all processes share one database, and have written to it
 		err := by[0].get(cmd.Context(), page+"&"+app.UsageNow+"=true", &answer)
 		answer.Until = usage.Merge(answers).Until
 		return answer, err

@@ -59,7 +59,6 @@ func validate(ctx context.Context, binary supervisor.Binary, gateway string, res
 	if err != nil {
 		return nil, err
 	}
-	// This Envoy serves no requests, so it need not drain.
 	p, err := supervisor.NewEnvoy(supervisor.EnvoyConfig{
 		Envoy: binary.Path, Gateway: gateway, Bootstrap: boot, Dir: filepath.Join(dir, "envoy"), Args: cfg.Args(),
 		Grace: time.Millisecond, LogLevel: "off", Log: slog.New(slog.DiscardHandler),
@@ -87,7 +86,7 @@ func validate(ctx context.Context, binary supervisor.Binary, gateway string, res
 
 func acceptedAll(ctx context.Context, xds *server.Server, gateway string, resources []*resource.Resource) error {
 	for _, r := range resources {
-		if r.Type == resource.Endpoints { // Envoy requests no endpoints for unused clusters
+		if r.Type == resource.Endpoints { // Envoy does not request unused clusters' endpoints
 			continue
 		}
 		if err := xds.WaitAcked(ctx, gateway, r.Ref, ""); err != nil && !errors.Is(err, server.ErrRejected) {
@@ -97,8 +96,8 @@ func acceptedAll(ctx context.Context, xds *server.Server, gateway string, resour
 	return nil
 }
 
-// unbound returns a listener that opens none of its ports, which may be in use. A UDP listener,
-// which Envoy always binds, gets another port of this machine.
+// unbound returns a listener that does not bind its port, which may be in use. Envoy always binds
+// UDP, so a UDP listener gets a free port.
 func unbound(r *resource.Resource) (*resource.Resource, error) {
 	if r.Type != resource.Listener {
 		return r, nil
@@ -126,7 +125,7 @@ type rejections struct {
 	reports []report.Report
 }
 
-// Rejected ignores an empty list, which is the report of a disconnected proxy.
+// Rejected ignores an empty list, which a disconnected proxy causes.
 func (r *rejections) Rejected(_, _ string, reports []report.Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

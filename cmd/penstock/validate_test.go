@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/xds/supervisor"
 )
 
-// All tests that validate with Envoy rest on this: a NACK is reported on the owner, with Envoy's
-// error detail.
+// All tests with --validate depend on this: a NACK becomes a finding of the owner, with Envoy's
+// error.
 func TestNACK_ValidateReportsTheOwner(t *testing.T) {
 	t.Parallel()
 	owner := report.Ref{Kind: "InferencePool", Group: "inference.networking.k8s.io", Namespace: "default", Name: "odd"}

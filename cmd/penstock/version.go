@@ -14,15 +14,15 @@ import (
 )
 
 type versions struct {
-	Penstock string `json:"penstock"`         // a release, a pseudo-version of a commit, or "(devel)"
-	Commit   string `json:"commit,omitempty"` // of the source tree; "+changed" follows if the tree was not clean
+	Penstock string `json:"penstock"`         // a release, a pseudo-version, or "(devel)"
+	Commit   string `json:"commit,omitempty"` // "+changed" follows if the source tree was not clean
 	Go       string `json:"go"`
 	Platform string `json:"platform"`        // GOOS/GOARCH
-	Envoy    string `json:"envoy,omitempty"` // the version that `penstock up` would start
+	Envoy    string `json:"envoy,omitempty"` // the version that penstock up starts
 	Path     string `json:"envoyPath,omitempty"`
 	NoEnvoy  string `json:"envoyProblem,omitempty"` // why Envoy was not found
 
-	// Versions of Envoy and of the APIs with which this build is tested.
+	// The versions that this build is tested with.
 	TestedEnvoy        string `json:"testedEnvoy"`
 	GatewayAPI         string `json:"gatewayAPI"`
 	InferenceExtension string `json:"inferenceExtension"`

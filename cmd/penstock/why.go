@@ -52,7 +52,7 @@ func (o *whyOptions) check(cmd *cobra.Command, args []string) error {
 	case set("last") && set("why"):
 		return errors.New("--last and --why exclude each other: use --why ID for the picks of one request, or --last " +
 			"N for the newest picks")
-	case set("why") && set("pool"): // a request has few picks
+	case set("why") && set("pool"): // a request's picks need no filter
 		return errors.New("--pool goes with --last: leave it out, or use --last N instead of --why")
 	case !set("why") && !set("last"):
 		return errors.New("--pool goes with --last: add --last N for the newest picks of the pool")
@@ -176,7 +176,7 @@ func (p *printer) picked(r *picker.Record) {
 	if r.Processor != nil {
 		p.line("  processor", "%s", processedText(r.Processor))
 	}
-	// most picks of a busy pool have no verdicts; picks of clusters never have any
+	// Busy pools keep verdicts of a sample of picks. Picks of clusters have none.
 	if len(r.Verdicts) == 0 && len(r.Compared) > 0 && r.Compared[0].Basis == "" {
 		how += ", no details: not in the sample"
 	}
@@ -262,7 +262,8 @@ func (p *printer) sent(r *picker.Record) {
 	}
 }
 
-// pickerEnded reports whether a call reached a picker, which may have named a server.
+// pickerEnded reports whether the picker had received the failed call, and may have picked a
+// server.
 func pickerEnded(details string) bool {
 	return strings.HasPrefix(details, "ext_proc_error") && !strings.Contains(details, "no_healthy_upstream") &&
 		!strings.Contains(details, "connection_failure")
@@ -289,7 +290,7 @@ func detailsText(details string) string {
 	return details
 }
 
-// listText has each endpoint once: a pick repeats them, because a retry takes the next one.
+// listText lists each endpoint once. Picks repeat endpoints for retries.
 func listText(endpoints string) string {
 	const hops = "envoy://" + model.HopListener + "/"
 	if !strings.Contains(endpoints, hops) {

@@ -16,7 +16,6 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// shownPicks prints records as explain --last does.
 func shownPicks(t *testing.T, records ...*picker.Record) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -49,7 +48,6 @@ func TestExplain_PicksWithoutVerdictsShowNoNumbersThatDecideNothing(t *testing.T
 	}
 }
 
-// A pick that was a trial showed that another request might be one.
 func TestExplain_PicksWithVerdictsShowThatTheyAreTrials(t *testing.T) {
 	for trial, want := range map[string][2]string{
 		"due": {"; suspect: the request tries it; 64 tokens cached\n", "; suspect: the next request may try it\n"},
@@ -67,7 +65,7 @@ func TestExplain_PicksWithVerdictsShowThatTheyAreTrials(t *testing.T) {
 	}
 }
 
-// A pick without details looked like one of a server that has none.
+// The row of a pick outside of the sample states that it has no verdicts.
 func TestExplain_PicksOutsideOfTheSampleAreMarked(t *testing.T) {
 	compared := []picker.Choice{{Address: "10.0.0.1:80"}}
 	for _, tt := range []struct {
@@ -119,12 +117,11 @@ func TestExplain_PicksThatAreMissingAreNamed(t *testing.T) {
 	}
 }
 
-// An interrupted command advised to start the process that it had called.
 func TestExplain_InterruptedIsNoMissingProcess(t *testing.T) {
 	ctx, interrupt := context.WithCancelCause(t.Context())
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		interrupt(errors.New("terminated"))
-		<-r.Context().Done() // an answer might arrive first
+		<-r.Context().Done() // without this wait, the response could arrive first
 	}))
 	defer server.Close()
 	err := runningAt(server.URL).get(ctx, "/", nil)
@@ -134,12 +131,12 @@ func TestExplain_InterruptedIsNoMissingProcess(t *testing.T) {
 	}
 }
 
-// A status of old was printed for a process that runs and had not answered yet.
+// After an interrupt, no old status file is printed, because the process may run.
 func TestStatus_InterruptedIsNoMissingProcess(t *testing.T) {
 	ctx, interrupt := context.WithCancelCause(t.Context())
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		interrupt(errors.New("terminated"))
-		<-r.Context().Done() // an answer might arrive first
+		<-r.Context().Done() // without this wait, the response could arrive first
 	}))
 	defer server.Close()
 	cmd := newStatus()
@@ -151,8 +148,7 @@ func TestStatus_InterruptedIsNoMissingProcess(t *testing.T) {
 	}
 }
 
-// Requests that a limit of the queue counts, and the last page does not show yet, were not in the
-// row.
+// A row includes requests that the queue limit counts, but the last metrics page does not show.
 func TestExplain_RowHasWhatTheQueueLimitCounts(t *testing.T) {
 	for want, s := range map[string]endpoint.State{
 		": queue 2 and 1 picked since, running 4,": {Fresh: true, Queue: 2, Running: 4, Unseen: 1},
@@ -174,7 +170,8 @@ func TestExplain_PicksOfSessionsAndTurnsHaveTheirReason(t *testing.T) {
 	}
 }
 
-// A lower score that was chosen looked like a fault.
+// power-of-two-picker compares two random servers, so a lower score can win. The output names the
+// two.
 func TestExplain_PicksByScoresStateHowTheyAreChosen(t *testing.T) {
 	low, high := 0.2, 0.9
 	got := shownPicks(t,
@@ -222,8 +219,7 @@ func TestExplain_ShedPickNamesTheLimitAndTheValue(t *testing.T) {
 	}
 }
 
-// Slots are how many adapters run at a time. With those whose requests all wait, more adapters than
-// slots were counted.
+// Adapters whose requests all wait use no LoRA slot.
 func TestExplain_WaitingAdaptersTakeNoSlot(t *testing.T) {
 	for want, a := range map[string]*endpoint.Adapters{
 		", adapters law sql (2 of 2 slots), waiting adapters chat": {
@@ -240,7 +236,6 @@ func TestExplain_WaitingAdaptersTakeNoSlot(t *testing.T) {
 	}
 }
 
-// The parts of a cluster's cost add up to it.
 func TestExplain_PicksOfClustersShowTheWholeCost(t *testing.T) {
 	cost := 1.5
 	got := shownPicks(t, &picker.Record{Result: "cluster", Compared: []picker.Choice{

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// promised has the limits that issues and README promise, in the units of the figures.
+// promised has the limits that README and issues promise.
 var promised = map[string]float64{
 	"change_growth": 2, "change_vs_rebuild": 0.02, "change_to_effective": 40, "change_cleartext": 10,
 	"cold_start": 3, "memory_rss": 200, "reconnect_storm": 2, "reconnect_resent": 0, "failed_requests": 0,

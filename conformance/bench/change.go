@@ -39,10 +39,10 @@ func (c *routeChanges) close() {
 	c.rig.close()
 }
 
-// one returns the time until the last byte arrives at the proxy, and the CPU time until the ACK.
+// one makes a change. took ends when the proxy has received it, cpu at the ACK.
 func (c *routeChanges) one(ctx context.Context, how func(...store.Op) error) (took, cpu time.Duration, err error) {
 	c.revision++
-	i := c.revision * 37 % c.world.Hosts // another listener each time
+	i := c.revision * 37 % c.world.Hosts // a different listener each time
 	op := store.HTTPRoutes.Put(c.world.Route(i, c.revision))
 	c.follower.drop()
 	used, start := cpuTime(), time.Now()
@@ -123,6 +123,6 @@ func measureCleartext(ctx context.Context, _ config, out report) error {
 	for _, d := range c.cpu {
 		sum += d
 	}
-	out("change_cleartext", "", milliseconds(sum/changes)) // the mean, because it includes garbage collection
+	out("change_cleartext", "", milliseconds(sum/changes)) // the mean includes garbage collection
 	return nil
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// probe is a Secret that no world has. The server answers a proxy's requests in order, so the
-// probe's answer proves that all earlier ones were answered.
+// probe is a missing Secret. ADS answers a proxy in order, so its removal proves that earlier
+// requests were answered.
 const probe = "secret/default/no-such-secret"
 
 type crowd struct {
@@ -25,7 +25,7 @@ type crowd struct {
 	answered atomic.Int64
 	resent   atomic.Int64
 	ready    chan struct{}
-	at       time.Time // read it after ready closes
+	at       time.Time // valid after ready closes
 }
 
 func gather(ctx context.Context, address string, n int, requests [][]byte) (*crowd, error) {
@@ -81,7 +81,7 @@ func (c *crowd) close() {
 			group.Go(func() error { p.Close(); return nil })
 		}
 	}
-	_ = group.Wait() // Close has no error
+	_ = group.Wait()
 }
 
 func (c *crowd) handle(r proxy.Response) {

@@ -62,7 +62,7 @@ func deadPoolTurn(ctx context.Context, c config, signal syscall.Signal) (time.Du
 	if err := serving(deadPoolServers); err != nil {
 		return 0, err
 	}
-	time.Sleep(2 * deadPoolServers * time.Second) // time for a probe of each server
+	time.Sleep(2 * deadPoolServers * time.Second) // for a probe of each server
 	for _, s := range servers[1:] {
 		s.Signal(signal)
 	}
@@ -99,7 +99,7 @@ func (g *gateway) ask(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-every.C:
-			go func() { _, _ = post(ctx, http.DefaultClient, g.url+chatPath, sameChat) }() // the request may fail
+			go func() { _, _ = post(ctx, http.DefaultClient, g.url+chatPath, sameChat) }() // an error is expected
 		}
 	}
 }

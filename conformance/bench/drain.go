@@ -13,7 +13,7 @@ import (
 
 const (
 	drainStreams = 30
-	drainWords   = 100 // tokens of a stream, sent every 50 ms
+	drainWords   = 100 // tokens of a stream, one every 50 ms
 	drainClients = 8
 )
 
@@ -44,7 +44,7 @@ func measureDrain(ctx context.Context, c config, out report) error {
 	for range drainStreams {
 		streams.Go(func() {
 			once := sync.OnceFunc(begun.Done)
-			defer once() // a failed stream has begun, too
+			defer once() // also begun if the stream fails
 			if err := request(ctx, drainWords, once); err != nil {
 				cut.Add(1)
 				fmt.Fprintln(os.Stderr, err)
@@ -56,7 +56,7 @@ func measureDrain(ctx context.Context, c config, out report) error {
 	for range drainClients {
 		load.Go(func() {
 			for loading.Err() == nil {
-				_ = request(loading, 2, nil) // fails once the gateway ends
+				_ = request(loading, 2, nil) // an error means that the gateway has ended
 			}
 		})
 	}

@@ -66,7 +66,7 @@ func answer(w *world.World) (stop func(), err error) {
 			_ = s.Close()
 			return nil, err
 		}
-		go func() { _ = s.Serve(l) }() // ends with stop
+		go func() { _ = s.Serve(l) }()
 	}
 	return func() { _ = s.Close() }, nil
 }

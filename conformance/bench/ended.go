@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// endedPools: "same" hashes prompts to servers; "full" has room for one request, and spills others
-// to "spare".
+// endedPools: "same" hashes prompts to servers. "full" admits one request, and spills others to
+// "spare".
 var endedPools = []struct {
 	name     string
 	servers  int
@@ -84,8 +84,7 @@ func (g *gateway) same(ctx context.Context, pool string) (by string, err error) 
 	return string(answer), err
 }
 
-// lag returns how long a request to pool "any" still counts as in flight after its client has the
-// whole response.
+// lag returns how long a request counts as in flight after its client has read the whole response.
 func (g *gateway) lag(ctx context.Context) (time.Duration, error) {
 	begin := time.Now()
 	if _, err := g.same(ctx, "any"); err != nil {

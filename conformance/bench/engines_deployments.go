@@ -29,7 +29,7 @@ const (
 	fleetRest      = 20 * time.Second
 )
 
-// gpuEngine is penstock sim as an engine with accelerators. A flag of up sets their number.
+// gpuEngine is penstock sim with accelerators, whose number --devices sets.
 const gpuEngine = `---
 apiVersion: penstock.dev/v1alpha1
 kind: Engine
@@ -58,7 +58,6 @@ spec:
 `, name, engine, more)
 }
 
-// fleet is a gateway whose model servers penstock starts.
 type fleet struct {
 	*gateway
 	c    config
@@ -90,7 +89,6 @@ func (f *fleet) write(objects string) error {
 	return os.Rename(next, filepath.Join(f.files, "all.yaml"))
 }
 
-// asks sends a chat to a model, and returns the server that answered.
 func (f *fleet) asks(ctx context.Context, client *http.Client, model string) (by string, err error) {
 	body := fmt.Sprintf(`{"model": %q, "messages": [{"role": "user", "content": "hi"}]}`, model)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.url+"v1/chat/completions", strings.NewReader(body))
@@ -108,7 +106,7 @@ func (f *fleet) asks(ctx context.Context, client *http.Client, model string) (by
 	return resp.Header.Get("x-served-by"), err
 }
 
-// pids returns the processes of the model servers, by the names of their records.
+// pids returns the model servers' processes by name.
 func (f *fleet) pids() (map[string]int, error) {
 	files, err := filepath.Glob(filepath.Join(f.state(), "engines", "*.json"))
 	if err != nil {
@@ -132,7 +130,6 @@ func (f *fleet) pids() (map[string]int, error) {
 	return out, nil
 }
 
-// ports returns the ports of the model servers, sorted.
 func (f *fleet) ports() (ports []int, err error) {
 	var saved struct{ Ports map[string]int }
 	text, err := os.ReadFile(filepath.Join(f.state(), "deployments.json"))
@@ -142,7 +139,7 @@ func (f *fleet) ports() (ports []int, err error) {
 	return slices.Sorted(maps.Values(saved.Ports)), err
 }
 
-// measureRollouts changes deployments under load: with the new servers beside the old ones, and one
+// measureRollouts changes deployments under load, with new servers beside the old ones, and one
 // after another.
 func measureRollouts(ctx context.Context, c config, out report) error {
 	total := 0.0
@@ -208,7 +205,6 @@ func rollOut(ctx context.Context, c config, objects func(int) string) (failed, s
 	return float64(bad.Load()), float64(all.Load()), nil
 }
 
-// replaced returns nil once as many servers as before run, all of them with new processes.
 func (f *fleet) replaced(before map[string]int) error {
 	now, err := f.pids()
 	if err != nil || len(now) != len(before) {
@@ -295,7 +291,6 @@ func measureAdoption(ctx context.Context, c config, out report) error {
 	return nil
 }
 
-// streamDirectly sends a chat of some seconds to a model server, and expects the whole stream.
 func streamDirectly(ctx context.Context, port int) error {
 	body := fmt.Sprintf(`{"model": "m", "stream": true, "messages": [{"role": "user", "content": %q}]}`,
 		strings.Repeat("word ", 100))

@@ -18,7 +18,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// measureOverheads compares a new deployment and a swap with starts and stops of the engine alone.
 func measureOverheads(ctx context.Context, c config, out report) error {
 	var deploys, swaps, alone []float64
 	for range overheads {
@@ -72,7 +71,6 @@ func middle(values []float64) float64 {
 	return values[len(values)/2]
 }
 
-// engineAlone starts the engine, waits until it is ready, and stops it.
 func engineAlone(ctx context.Context, c config) (float64, error) {
 	port, err := freePort()
 	if err != nil {
@@ -94,13 +92,12 @@ func engineAlone(ctx context.Context, c config) (float64, error) {
 	return time.Since(began).Seconds(), err
 }
 
-// restEnv has the address at which a model server of fleet_idle listens, and the socket to which it
-// sends its listener.
+// restEnv makes this program a model server of fleet_idle. It has the address, and the Unix socket
+// for the listener.
 const restEnv = "PENSTOCK_BENCH_REST"
 
-// restingEngine is this program as an engine, because 200 simulated servers need too much memory.
-// penstock requires a listener of each engine, so each process becomes a sleep that holds a
-// listener. The benchmark accepts its connections.
+// restingEngine is this program, because 200 simulated servers need too much memory. A process
+// listens, as penstock requires, and becomes a sleep. The benchmark accepts its connections.
 const restingEngine = `---
 apiVersion: penstock.dev/v1alpha1
 kind: Engine
@@ -113,7 +110,6 @@ spec:
       process: {program: env, args: ['PENSTOCK_BENCH_REST=${host}:${port} %s', %q]}
 `
 
-// runRest listens, sends the listener to a Unix socket, and becomes a sleep.
 func runRest(addresses string) error {
 	at, to, _ := strings.Cut(addresses, " ")
 	l, err := net.Listen("tcp", at)
@@ -132,7 +128,7 @@ func runRest(addresses string) error {
 	if _, _, err := conn.WriteMsgUnix([]byte{0}, syscall.UnixRights(fd), nil); err != nil {
 		return err
 	}
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil { // keeps it open across exec
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil { // keeps the listener open across exec
 		return err
 	}
 	program, err := exec.LookPath("sleep")
@@ -142,8 +138,7 @@ func runRest(addresses string) error {
 	return syscall.Exec(program, []string{"sleep", "infinity"}, os.Environ())
 }
 
-// receive accepts the connections of all listeners that arrive at the Unix socket, and forwards
-// them.
+// receive takes listeners from the Unix socket, and forwards their connections.
 func receive(socket *net.UnixListener, to string) {
 	for {
 		conn, err := socket.AcceptUnix()
@@ -193,13 +188,11 @@ func forward(client net.Conn, to string) {
 	defer func() { _ = server.Close() }()
 	go func() {
 		_, _ = io.Copy(server, client)
-		_ = server.Close() // ends the other copy
+		_ = server.Close() // ends the copy to the client
 	}()
 	_, _ = io.Copy(client, server)
 }
 
-// measureFleet compares the CPU time of penstock with many idle deployments and with none, because
-// on an idle machine each wakeup takes much time.
 func measureFleet(ctx context.Context, c config, out report) error {
 	alone, err := startFleet(c, "")
 	if err != nil {
@@ -261,7 +254,7 @@ func measureFleet(ctx context.Context, c config, out report) error {
 	return err
 }
 
-// rests returns the CPU time of an idle penstock, in percent of a core.
+// rests returns an idle penstock's CPU time, in percent of a core.
 func (f *fleet) rests(ctx context.Context) (float64, error) {
 	if err := f.settled(ctx, 10*time.Second); err != nil {
 		return 0, err

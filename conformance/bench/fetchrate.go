@@ -22,8 +22,8 @@ const (
 	fetchCommit = "0123456789abcdef0123456789abcdef01234567"
 )
 
-// measureFetch downloads a model with penstock pull, and with curl and sha256sum, in turns. Both
-// write to the same file system, from the same server.
+// measureFetch alternates penstock pull with curl and sha256sum, from one server to one file
+// system.
 func measureFetch(ctx context.Context, c config, out report) error {
 	dir, err := os.MkdirTemp("", "fetch")
 	if err != nil {
@@ -86,7 +86,6 @@ func timedRun(cmd *exec.Cmd) (time.Duration, error) {
 	return time.Since(began), nil
 }
 
-// writeModel writes a model and returns its SHA-256.
 func writeModel(path string) (string, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {

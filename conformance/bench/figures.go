@@ -21,10 +21,10 @@ type measurement struct {
 	figures []figure
 }
 
-// figure declares a figure. A figure named "NAME.PART" is a part of the figure NAME.
+// figure declares a figure. "NAME.PART" is a part of the figure NAME.
 type figure struct {
 	name, unit string
-	limit      float64 // largest acceptable value; none if negative
+	limit      float64 // largest acceptable value; negative means none
 	about      string
 }
 
@@ -102,7 +102,7 @@ func emit(name, part string, value float64) {
 	}
 }
 
-// round keeps three significant digits, because further ones are not reproducible.
+// round keeps three significant digits: others are not reproducible.
 func round(v float64) float64 {
 	var out float64
 	_, _ = fmt.Sscanf(fmt.Sprintf("%.3g", v), "%g", &out)

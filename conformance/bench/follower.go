@@ -14,18 +14,16 @@ import (
 	"github.com/penstock-project/penstock/conformance/bench/world"
 )
 
-// followerEnv is the variable that makes this program a follower of the control plane at the
-// address in it.
+// followerEnv makes this program a follower of the control plane at this address.
 const followerEnv = "PENSTOCK_BENCH_FOLLOW"
 
-// follower is a proxy in another process. The CPU time of this process is then only the control
-// plane's.
+// follower is a proxy in another process, so that this process's CPU time is the control plane's.
 type follower struct {
 	cmd     *exec.Cmd
 	arrived chan arrival
 	have    atomic.Int64
 	done    chan struct{}
-	err     error // why the follower ended; read after done closes
+	err     error // why the follower ended; valid after done closes
 }
 
 type arrival struct {
@@ -64,7 +62,7 @@ func (f *follower) read(out io.Reader) error {
 		}
 		a.at = time.Unix(0, nanoseconds)
 		f.arrived <- a
-		f.have.Store(a.have) // a caller of complete() may drop all arrivals
+		f.have.Store(a.have) // after the send, so that drop() after complete() drops all
 	}
 	return lines.Err()
 }
@@ -106,7 +104,7 @@ func (f *follower) drop() {
 }
 
 func (f *follower) close() {
-	_ = f.cmd.Process.Kill() // fails if the process has ended
+	_ = f.cmd.Process.Kill() // an error means that the process has ended
 	<-f.done
 }
 

@@ -11,15 +11,14 @@ import (
 	"time"
 )
 
-// Like engines, the servers tokenize one prompt after another before they send headers. A prompt of
-// 100 KB has frozenTokens tokens.
+// Like engines, the servers tokenize prompts one after another before they send headers. A prompt
+// has 100 KB.
 const (
 	frozenServers   = 3
 	frozenTokens    = 11_000
 	frozenTokenizer = 110_000.0 // tokens a second
 	frozenFull      = frozenServers * frozenTokenizer / frozenTokens
-	// Each server first gets frozenLearn streams, more than the picker needs to learn how long its
-	// headers take.
+	// frozenLearn streams to each server teach the picker how long headers take.
 	frozenLearn = 130
 	frozenLast  = 20 * time.Second
 	frozenLate  = 3 * time.Second
@@ -71,7 +70,7 @@ func (f *freezing) one(ctx context.Context, n int) streamed {
 		nil)
 }
 
-// send sends n streams at a constant rate. Load 1 is frozenFull streams a second.
+// send sends n streams at a constant rate; load 1 is frozenFull streams a second.
 func (f *freezing) send(ctx context.Context, load float64, n int, between func(i int)) []streamed {
 	out := make([]streamed, n)
 	var clients sync.WaitGroup
@@ -120,7 +119,7 @@ func measureFrozenWait(ctx context.Context, c config, out report) error {
 	var failed []error
 	for i, s := range list {
 		switch {
-		case s.by == "server-0": // server-0 answered before the freeze
+		case s.by == "server-0": // server-0 responded before it was frozen
 		case s.err != nil:
 			failed = append(failed, fmt.Errorf("stream %d of %d: %w", i, len(list), s.err))
 		default:

@@ -16,7 +16,7 @@ import (
 const (
 	gateUploads    = 20
 	gateUploadSize = 30 << 20
-	gateKeyFiles   = 100 // with 1,000 keys each
+	gateKeyFiles   = 100 // 1,000 keys each
 )
 
 func measureGateCost(ctx context.Context, c config, out report) error {
@@ -67,7 +67,6 @@ func (g *gates) uploads(ctx context.Context, out report) error {
 	return err
 }
 
-// memory measures the memory of many keys. It returns one of the keys.
 func (g *gates) memory(ctx context.Context, out report) (key string, err error) {
 	p := g.planes[0]
 	if err := p.settled(ctx, time.Second); err != nil {
@@ -105,7 +104,7 @@ func (g *gates) cost(ctx context.Context, key string, out report) error {
 	s := saturation{
 		clients: picks.Clients{Address: fmt.Sprintf("127.0.0.1:%d", g.port), Connections: pickConnections},
 		size:    1 << 10, turns: 24, lasts: 500 * time.Millisecond,
-		settle: 200 * time.Millisecond, // time to count the usage
+		settle: 200 * time.Millisecond, // for the usage to be counted
 		requests: func(route string, size, turn int) (list [][]byte) {
 			host := map[string]string{"gated": gatedHost, "open": "open.example", "watched": watchedHost}[route]
 			for _, r := range requests(route, size, turn) {
@@ -127,7 +126,7 @@ func (g *gates) cost(ctx context.Context, key string, out report) error {
 	out("gate_cpu", "", costs["gated"]/costs["open"])
 	out("gate_cpu", "gated", costs["gated"])
 	out("gate_cpu", "open", costs["open"])
-	// costs alternates between its routes, so this comparison is a call of its own.
+	// A separate call: costs alternates between its routes.
 	if costs, err = s.costs(ctx, "watched", "gated"); err != nil {
 		return err
 	}

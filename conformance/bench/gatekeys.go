@@ -48,8 +48,8 @@ func measureGateKeys(ctx context.Context, c config, out report) error {
 	return nil
 }
 
-// keyInForce measures when all authorization servers deny a disabled key, compared with when a
-// reader of the folder receives the change.
+// keyInForce measures when authorization servers deny a disabled key, and when a reader of the
+// folder receives it.
 func (g *gates) keyInForce(ctx context.Context, out report) error {
 	events, stop, err := g.watch(ctx)
 	if err != nil {
@@ -89,8 +89,7 @@ func (g *gates) keyInForce(ctx context.Context, out report) error {
 	return nil
 }
 
-// denied returns the time from begin until all authorization servers deny a key. It calls the
-// servers directly, because Envoy would add its own time.
+// denied returns the time from begin until all authorization servers deny a key, without Envoy.
 func (g *gates) denied(ctx context.Context, key string, begin time.Time) (time.Duration, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, picker := range g.pickers {
@@ -100,7 +99,7 @@ func (g *gates) denied(ctx context.Context, key string, begin time.Time) (time.D
 	return time.Since(begin), err
 }
 
-// becomes waits until an authorization server denies a key, or lets it in by a policy.
+// becomes waits until an authorization server denies a key, or else permits it.
 func becomes(ctx context.Context, picker, policy, key string, denied bool) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -125,7 +124,7 @@ func becomes(ctx context.Context, picker, policy, key string, denied bool) error
 	})
 }
 
-// watch returns the times at which a reader of the folder, in this process, receives changed keys.
+// watch returns when this process reads changed keys from the folder.
 func (g *gates) watch(ctx context.Context) (<-chan time.Time, func(), error) {
 	objects, state := store.New(), filepath.Join(filepath.Dir(g.files), "watch")
 	reader, err := file.New(file.Config{Paths: []string{g.files}, Store: objects, StateDir: state,
@@ -140,7 +139,7 @@ func (g *gates) watch(ctx context.Context) (<-chan time.Time, func(), error) {
 	sub.Pending()
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
-	running.Go(func() { _ = reader.Run(ctx) }) // ends with ctx
+	running.Go(func() { _ = reader.Run(ctx) })
 	running.Go(func() {
 		for {
 			select {
@@ -156,8 +155,7 @@ func (g *gates) watch(ctx context.Context) (<-chan time.Time, func(), error) {
 	return events, func() { cancel(); running.Wait(); sub.Close() }, nil
 }
 
-// keyBytes measures the xDS bytes of key changes. It disables each key, then replaces it by a key
-// that names models.
+// keyBytes measures the xDS bytes of keys that are disabled, then replaced by keys with models.
 func (g *gates) keyBytes(ctx context.Context, out report) error {
 	last, err := g.writeKeys(1, "")
 	if err != nil {
@@ -180,7 +178,7 @@ func (g *gates) keyBytes(ctx context.Context, out report) error {
 	if err := p.Start(); err != nil {
 		return err
 	}
-	for last := int64(-1); last != sent.Load() || last == 0; { // until all resources have arrived
+	for last := int64(-1); last != sent.Load() || last == 0; { // until no more bytes arrive
 		last = sent.Load()
 		if err := errors.Join(pause(ctx, rest), p.Err()); err != nil {
 			return err
@@ -188,7 +186,7 @@ func (g *gates) keyBytes(ctx context.Context, out report) error {
 	}
 	before := sent.Load()
 	for _, more := range []string{", disabled: true", `, models: ["lla*"]`} {
-		want := http.StatusForbidden // a policy without byModel knows no model, so such keys are denied
+		want := http.StatusForbidden // without byModel, a policy denies keys with models
 		if last, err = g.writeKeys(1, more); more == ", disabled: true" {
 			want = http.StatusUnauthorized
 		}
@@ -222,7 +220,6 @@ const (
 	failedPhase   = 4 * time.Second
 )
 
-// failed counts failed requests, first without faults, then during faults.
 func (g *gates) failed(ctx context.Context, out report) error {
 	key, hash := newKey()
 	if err := g.write("valid.yaml", keyObject("valid", hash, "")); err != nil {
@@ -251,7 +248,6 @@ func (g *gates) failed(ctx context.Context, out report) error {
 	return nil
 }
 
-// faults freezes a control plane, kills it, and starts it again.
 func (g *gates) faults(ctx context.Context, i int) error {
 	p := g.planes[i]
 	p.Signal(syscall.SIGSTOP)
@@ -275,7 +271,6 @@ func (g *gates) faults(ctx context.Context, i int) error {
 	return errors.Join(g.inSync(ctx), pause(ctx, failedPhase))
 }
 
-// load sends requests with a key until end is called.
 func (g *gates) load(ctx context.Context, key string) (end func() (failed, total int64)) {
 	var failed, total atomic.Int64
 	var clients sync.WaitGroup

@@ -17,24 +17,23 @@ const (
 	openChanges = 1000
 	openRoutes  = 8
 	openHosts   = 3
-	openRestart = 83 // a control plane restarts after this many changes
+	openRestart = 83 // changes between restarts of a control plane
 	openFresh   = 131
 )
 
-// opening is a folder in which every route always has a policy, except route 0, which is gated and
-// opened in turn.
+// opening gates all routes, except route 0, which is opened and gated alternately.
 type opening struct {
 	*gates
 	random *rand.Rand
 	ports  []int
-	whole  bool             // the Gateway has a policy
-	own    [openRoutes]bool // the routes that have a policy of their own
-	pool   bool             // the pool has a policy
+	whole  bool
+	own    [openRoutes]bool // the route has a policy of its own
+	pool   bool
 	models [openRoutes + 1]bool
 	host   [openRoutes]int
-	opened bool // route 0 is open
+	opened bool
 
-	closed                 atomic.Bool // route 0 is gated, and has denied a request since then
+	closed                 atomic.Bool // route 0 is gated, and has denied a request since
 	through, asked, served atomic.Int64
 }
 
@@ -109,7 +108,6 @@ func measureGateOpen(ctx context.Context, c config, out report) error {
 	return nil
 }
 
-// change changes a part of the folder, or restarts a process.
 func (o *opening) change(ctx context.Context, step int) error {
 	switch {
 	case step%openRestart == 0:
@@ -122,14 +120,14 @@ func (o *opening) change(ctx context.Context, step int) error {
 		if err := o.inSync(ctx); err != nil {
 			return err
 		}
-		_ = old.Stop(10 * time.Second) // a process that does not end is killed
+		_ = old.Stop(10 * time.Second) // after 10 s, the process is killed
 		return nil
 	}
 	i := o.random.IntN(openRoutes)
 	switch kind := o.random.IntN(6); kind {
 	case 0:
 		o.own[i] = !o.own[i]
-	case 1: // the Gateway's policy replaces the routes' own policies in one step, or they replace it
+	case 1: // one write replaces the routes' policies by the Gateway's, or back
 		o.whole = !o.whole
 		for n := range o.own {
 			o.own[n] = !o.whole
@@ -144,7 +142,7 @@ func (o *opening) change(ctx context.Context, step int) error {
 	default:
 		return o.flip(ctx)
 	}
-	if !o.whole { // every route has its own policy, except an open route 0
+	if !o.whole { // then each route needs a policy, except an open route 0
 		for n := range o.own {
 			o.own[n] = o.own[n] || n > 0 || !o.opened
 		}
@@ -193,7 +191,6 @@ func (o *opening) restart(ctx context.Context, turn int) error {
 	return o.inSync(ctx)
 }
 
-// keyless sends requests without a key to a route, at all hosts.
 func (o *opening) keyless(ctx context.Context, route int) {
 	for n := 0; pause(ctx, 5*time.Millisecond) == nil; n++ {
 		gated := route > 0 || o.closed.Load()

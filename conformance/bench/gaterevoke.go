@@ -15,7 +15,7 @@ import (
 const (
 	slowHost   = "slow.example"
 	slowEvents = 20 * time.Millisecond
-	// watchedHost has a policy with revoke: Immediately. Its requests go to pool chat.
+	// watchedHost has an AccessPolicy with revoke: Immediately, and routes to pool chat.
 	watchedHost = "watched.example"
 )
 
@@ -24,7 +24,6 @@ func watchedObjects() string {
 		accessPolicy("watched", "{kind: HTTPRoute, name: watched}", ", revoke: Immediately")
 }
 
-// slowServer streams events until the client leaves.
 func slowServer() *httptest.Server {
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -38,14 +37,13 @@ func slowServer() *httptest.Server {
 	}))
 }
 
-// slowObjects gate slow.example by two policies: the Gateway's, and one with revoke: Immediately.
+// slowObjects gate slowHost also with revoke: Immediately.
 func slowObjects(port int) string {
 	return strings.ReplaceAll(gateRoute("slow", slowHost, byPath("")), "name: chat}", "name: slow}") +
 		accessPolicy("slow", "{kind: HTTPRoute, name: slow}", ", revoke: Immediately") +
 		poolObjects("slow", []int{port})
 }
 
-// revokeEnds measures how long a stream continues after its key was revoked.
 func (g *gates) revokeEnds(ctx context.Context, out report) error {
 	ends := map[bool][]time.Duration{}
 	for i := range 60 {
@@ -84,7 +82,6 @@ func (g *gates) revokeEnd(ctx context.Context, http2 bool) (time.Duration, error
 	return time.Since(begin), errors.Join(err, body.Close())
 }
 
-// stream returns a response's body, after its first bytes have arrived.
 func (g *gates) stream(ctx context.Context, key string, http2 bool) (io.ReadCloser, error) {
 	req, err := jsonRequest(ctx, g.url+chatPath, sameChat)
 	if err != nil {

@@ -19,22 +19,22 @@ import (
 	"github.com/penstock-project/penstock/picker/authz"
 )
 
-// gates has penstock serve processes on one folder, each with an authorization server, and an Envoy
-// that calls all of them.
+// gates has penstock serve processes for one folder, and an Envoy that calls their authorization
+// servers.
 type gates struct {
 	c       config
 	files   string
 	url     string // ends with a slash
 	port    int32
 	planes  []*plane
-	pickers []string                 // addresses of the planes' pickers and authorization servers
-	starts  []func() (*plane, error) // starts planes[i] again after its end
+	pickers []string                 // addresses of pickers, which are also authorization servers
+	starts  []func() (*plane, error) // restarts planes[i]
 	envoys  []*process.Process
 	client  http.Client
 	stops   []func()
 }
 
-// gateRoute is a route of a host to pool chat. It removes the matched path.
+// gateRoute routes a host to pool chat, and removes the matched path.
 func gateRoute(name, host, match string) string {
 	return fmt.Sprintf(`---
 apiVersion: gateway.networking.k8s.io/v1
@@ -60,8 +60,8 @@ const (
 	gatedHost    = "models.example" // the host of picks.Request
 )
 
-// gatedObjects gate all routes except open.example and the routes named in except. Routes of
-// localhost need the model of each body.
+// gatedObjects gate all routes except open.example and except. Routes of localhost match the body's
+// model.
 func gatedObjects(ports []int, except ...string) string {
 	open := ""
 	for _, name := range except {
@@ -72,7 +72,6 @@ func gatedObjects(ports []int, except ...string) string {
 		accessPolicy("clients", wholeGateway, ", except: [{name: open}"+open+"]") + poolObjects("chat", ports)
 }
 
-// startGates waits until the gate denies requests without a key.
 func startGates(ctx context.Context, c config, planes int, objects string) (g *gates, err error) {
 	g = &gates{c: c}
 	if g.port, err = freePort(); err != nil {
@@ -98,7 +97,6 @@ func startGates(ctx context.Context, c config, planes int, objects string) (g *g
 	return g, nil
 }
 
-// explained adds the end of a control plane's output to an error.
 func (g *gates) explained(err error) error {
 	text := g.planes[0].output()
 	return fmt.Errorf("%w; the output of a control plane:\n%s", err, text[max(0, len(text)-2000):])
@@ -130,7 +128,6 @@ func (g *gates) begin(planes int, state string) error {
 
 func stateOf(state string, i int) string { return filepath.Join(state, fmt.Sprint(i)) }
 
-// attach starts one more Envoy. Envoys share the Gateway's port.
 func (g *gates) attach() error {
 	admin, err := freePort()
 	if err != nil {
@@ -147,7 +144,7 @@ func (g *gates) attach() error {
 		return err
 	}
 	g.envoys = append(g.envoys, e)
-	g.stops = append(g.stops, func() { _ = e.Stop(10 * time.Second) }) // a process that does not end in time is killed
+	g.stops = append(g.stops, func() { _ = e.Stop(10 * time.Second) })
 	return nil
 }
 
@@ -159,7 +156,6 @@ func (g *gates) close() {
 	}
 }
 
-// write replaces a file of the folder atomically.
 func (g *gates) write(name, text string) error {
 	if err := os.WriteFile(filepath.Join(g.files, name+"~"), []byte(text), 0o600); err != nil {
 		return err
@@ -167,7 +163,7 @@ func (g *gates) write(name, text string) error {
 	return world.Commit(g.files, name)
 }
 
-// ask returns the status of a chat completion. Key "" means no key.
+// ask returns the status of a chat completion; key "" means none.
 func (g *gates) ask(ctx context.Context, host, path, key string) (status int, body string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -186,11 +182,10 @@ func (g *gates) ask(ctx context.Context, host, path, key string) (status int, bo
 	return resp.StatusCode, string(text), errors.Join(err, resp.Body.Close())
 }
 
-// agreeing is how many equal responses in a row show that all authorization servers decide alike.
-// Envoy calls them in turn.
+// agreeing is how many equal responses in a row show that authorization servers agree. Envoy calls
+// them in turn.
 const agreeing = 20
 
-// decided waits until all authorization servers decide alike about a key.
 func (g *gates) decided(ctx context.Context, key string, want int) error {
 	return g.answers(ctx, gatedHost, "", key, want)
 }
@@ -206,7 +201,6 @@ func (g *gates) answers(ctx context.Context, host, path, key string, want int) e
 	})
 }
 
-// inSync waits until Envoys are connected and have acknowledged all resources.
 func (g *gates) inSync(ctx context.Context) error {
 	return eventually(ctx, func() error { return g.synced(ctx) })
 }
@@ -235,17 +229,15 @@ func (g *gates) synced(ctx context.Context) error {
 }
 
 func newKey() (key, hash string) {
-	key, _ = authz.NewKey(rand.Reader) // rand.Reader never fails
+	key, _ = authz.NewKey(rand.Reader)
 	return key, authz.HashOf(key).String()
 }
 
-// keyObject renders an APIKey; more has further fields of its spec.
 func keyObject(name, hash, more string) string {
 	return fmt.Sprintf("---\napiVersion: penstock.dev/v1alpha1\nkind: APIKey\nmetadata: {name: %s}\n"+
 		"spec: {hashes: [%s]%s}\n", name, hash, more)
 }
 
-// writeKeys writes n files with 1,000 new keys each, and returns the last key.
 func (g *gates) writeKeys(n int, more string) (last string, err error) {
 	for file := range n {
 		var text strings.Builder

@@ -15,7 +15,7 @@ const (
 	heldOutWait  = 5 * time.Second
 )
 
-// fullLoadOf computes the fullLoad of a source, to about 2 %.
+// fullLoadOf computes fullLoad, in requests a second, for a source. It is accurate to about 2 %.
 func fullLoadOf(source simulation.Source) float64 {
 	waits := func(rate float64) bool {
 		var trials []simulation.Trial

@@ -14,8 +14,8 @@ import (
 
 const idleEnv = "PENSTOCK_BENCH_IDLE"
 
-// runIdle measures the floor of idle_cpu: a bare gRPC server with the control plane's options,
-// whose streams never end. It prints its address.
+// runIdle is the baseline of idle_cpu: a gRPC server with the control plane's options and idle
+// streams. It prints its address.
 func runIdle(string) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -28,7 +28,7 @@ func runIdle(string) error {
 	return grpc.NewServer(append(server.Options(), grpc.UnknownServiceHandler(wait))...).Serve(l)
 }
 
-// idleFloor returns the CPU that pings of 1,000 proxies take in such a server.
+// idleFloor returns the CPU of 1,000 proxies' keepalive pings, in percent.
 func idleFloor(ctx context.Context) (percent float64, err error) {
 	cmd, err := again(idleEnv + "=1")
 	if err != nil {
@@ -41,7 +41,7 @@ func idleFloor(ctx context.Context) (percent float64, err error) {
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, cmd.Process.Kill()); _ = cmd.Wait() }() // it was killed
+	defer func() { err = errors.Join(err, cmd.Process.Kill()); _ = cmd.Wait() }() // the error is from Kill
 	var address string
 	if _, err := fmt.Fscanln(out, &address); err != nil {
 		return 0, err

@@ -198,7 +198,7 @@ func kubeChanges(ctx context.Context, c config, cluster *cluster, state string, 
 	defer informer.watch.Stop()
 	waiting, late := context.WithTimeout(ctx, timeout)
 	defer late()
-	// A count takes CPU from the control plane, so count seldom.
+	// Counting takes CPU from the control plane, so the interval is long.
 	if err := retry.Until(waiting, 100*time.Millisecond, func(context.Context) error {
 		if n := informer.having(accepted); n < kubeSize.Hosts {
 			return fmt.Errorf("%d routes of %d are accepted", n, kubeSize.Hosts)

@@ -17,8 +17,8 @@ var (
 	access  = schema.GroupVersionResource{Group: "penstock.dev", Version: "v1alpha1", Resource: "accesspolicies"}
 )
 
-// measureKubeKeys is keyInForce on Kubernetes. Penstock runs outside the lab and has no credentials
-// for gates, so the bench calls its authorization server directly.
+// measureKubeKeys is keyInForce on Kubernetes. The authorization server is called directly, because
+// Penstock runs outside the lab.
 func measureKubeKeys(ctx context.Context, c config, out report) error {
 	cluster, err := bareCluster(ctx)
 	if err != nil {

@@ -46,7 +46,7 @@ type cluster struct {
 	namespace  string
 }
 
-// bareCluster starts a lab without Penstock. Penstock runs outside, where it can be measured.
+// bareCluster starts a lab. Penstock is measured outside of it.
 func bareCluster(ctx context.Context) (*cluster, error) {
 	dir, err := filepath.Abs("../.lab-bench")
 	if err != nil {
@@ -141,10 +141,10 @@ func (c *cluster) load(ctx context.Context, w *world.World) error {
 	return group.Wait()
 }
 
-// clusterService avoids loopback addresses, which the API server rejects.
+// clusterService returns a Service without loopback addresses, which the API server rejects.
 func clusterService(w *world.World, b int) (*corev1.Service, *discoveryv1.EndpointSlice) {
 	s, slice := w.Service(b, 0)
-	s.Spec.ClusterIP = corev1.ClusterIPNone // Kubernetes makes no EndpointSlice for a Service without a selector
+	s.Spec.ClusterIP = corev1.ClusterIPNone // no selector, so Kubernetes makes no EndpointSlice
 	for e := range slice.Endpoints {
 		slice.Endpoints[e].Addresses = []string{fmt.Sprintf("10.%d.%d.%d", 192+b/250, b%250, 1+e)}
 	}

@@ -42,7 +42,6 @@ func measureHostileMembers(ctx context.Context, _ config, out report) error {
 		"-run", "ClusterSet_(HostileMember|RequestsOfAMember)|Hub_Millions", "-figures"), out)
 }
 
-// printed reports the figures in a command's output, and copies other lines to standard error.
 func printed(ctx context.Context, cmd *exec.Cmd, out report) error {
 	cmd.Stderr, cmd.SysProcAttr = os.Stderr, process.Attributes()
 	pipe, err := cmd.StdoutPipe()
@@ -68,7 +67,7 @@ func printed(ctx context.Context, cmd *exec.Cmd, out report) error {
 	}
 	err = cmd.Wait()
 	if figures > 0 && lines.Err() == nil {
-		return nil // failed requests are a figure, so they are no error
+		return nil // a failed test is no error: its figures report the failures
 	}
 	return errors.Join(errors.New("the harness printed no figures"), err, lines.Err())
 }

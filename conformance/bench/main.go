@@ -75,7 +75,7 @@ func measure(ctx context.Context, run string, c config) error {
 			fmt.Fprintf(os.Stderr, "bench: %s: %v\n", name, err)
 		}
 		fmt.Fprintf(os.Stderr, "bench: %s: done in %s\n", name, time.Since(start).Round(100*time.Millisecond))
-		debug.FreeOSMemory() // keep memory of one measurement from slowing the next one
+		debug.FreeOSMemory() // so that one measurement's memory does not slow the next
 	}
 	fmt.Fprintf(os.Stderr, "bench: load average before %s, after %s\n", before, load())
 	if failed > 0 {

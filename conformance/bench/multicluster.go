@@ -28,8 +28,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// simulatedMember plays another cluster of the set in this process. It publishes exports over mTLS,
-// and has no Envoys.
+// simulatedMember is a cluster in this process that publishes exports over mTLS, but has no Envoys.
 type simulatedMember struct {
 	name       string
 	listener   net.Listener

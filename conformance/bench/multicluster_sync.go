@@ -66,8 +66,7 @@ func measureSync(ctx context.Context, c config, out report) error {
 	return nil
 }
 
-// syncOnce measures the time from the first ClusterSet with all members to the last endpoint in the
-// importer's store.
+// syncOnce measures the time from a ClusterSet with all members to the importer's last endpoint.
 func syncOnce(ctx context.Context, c config, members []*simulatedMember) (time.Duration, error) {
 	i, err := newImporter(ctx, c)
 	if err != nil {
@@ -87,7 +86,7 @@ func syncOnce(ctx context.Context, c config, members []*simulatedMember) (time.D
 
 const readerEnv = "PENSTOCK_BENCH_STREAMS"
 
-// plainStreams are servers that each send the same number of bytes over mTLS.
+// plainStreams are gRPC servers that send as many bytes over mTLS.
 type plainStreams struct {
 	addresses []string
 	servers   []*grpc.Server

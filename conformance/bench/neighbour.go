@@ -12,8 +12,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/bench/world"
 )
 
-// neighbour is a penstock up that serves a small route and, in another namespace, the largest
-// HTTPRoutes.
+// neighbour is a penstock up with a small route and, in another namespace, the largest HTTPRoutes.
 type neighbour struct {
 	*plane
 	files    string
@@ -123,8 +122,8 @@ spec:
 	return world.Commit(n.files, "small.yaml")
 }
 
-// largeRoute returns one of the largest HTTPRoutes that Gateway API allows: 128 matches with 16
-// headers and 16 query parameters each. Every other route has regular expressions.
+// largeRoute is one of the largest HTTPRoutes allowed: 128 matches with 16 headers and 16 query
+// parameters each. Every other one has regular expressions.
 func largeRoute(i int, listener string) string {
 	var b strings.Builder
 	kind := []string{"RegularExpression", "Exact"}[i%2]

@@ -16,8 +16,8 @@ import (
 
 const (
 	pickModels      = 10
-	pickConnections = 6 // enough clients to keep one worker of Envoy busy
-	pickProcessors  = 2 // GOMAXPROCS of each server of picks
+	pickConnections = 6 // enough to saturate one Envoy worker
+	pickProcessors  = 2 // GOMAXPROCS of each picker
 )
 
 type pickers struct {
@@ -134,11 +134,11 @@ type saturation struct {
 	lasts   time.Duration
 	settle  time.Duration
 	cpu     func(route string) (used time.Duration, err error)
-	// requests, if not nil, replaces the package's function requests.
+	// requests replaces the function requests; nil means no replacement.
 	requests func(route string, size, turn int) [][]byte
 }
 
-// costs returns the CPU time of a request to each route, in microseconds.
+// costs returns each route's CPU time for a request, in microseconds.
 func (s saturation) costs(ctx context.Context, routes ...string) (map[string]float64, error) {
 	send := s.requests
 	if send == nil {

@@ -59,9 +59,9 @@ func measurePickTax(ctx context.Context, c config, out report) error {
 	s := saturation{
 		clients: picks.Clients{Address: fmt.Sprintf("127.0.0.1:%d", g.port), Connections: pickConnections},
 		size:    1 << 10,
-		// Turns are short, because the speed of a shared core drifts by a third in seconds.
+		// A shared core's speed drifts by a third within seconds, so turns are short.
 		turns: 24, lasts: 500 * time.Millisecond,
-		settle: 200 * time.Millisecond, // time for Envoy to send the access log
+		settle: 200 * time.Millisecond, // for Envoy to send the access log
 	}
 	routes := []string{"headers", "prompts", "service"}
 	if err := g.serves(ctx, func() error {

@@ -30,7 +30,7 @@ func startWith(env []string, path string, args ...string) (*program, error) {
 		return nil, err
 	}
 	p := &program{log: log.Name()}
-	_ = log.Close() // only the child writes to log
+	_ = log.Close()
 	if p.Process, err = process.Start(filepath.Base(path), p.log, path, env, args...); err != nil {
 		_ = os.Remove(p.log)
 		return nil, err
@@ -61,18 +61,18 @@ func runIfChild(variable string, f func(value string) error) {
 }
 
 func (p *program) output() string {
-	text, _ := os.ReadFile(p.log) // the file exists until stop
+	text, _ := os.ReadFile(p.log)
 	return string(text)
 }
 
 func (p *program) stop() {
-	_ = p.Stop(10 * time.Second) // a process that does not end in time is killed
+	_ = p.Stop(10 * time.Second)
 	_ = os.Remove(p.log)
 }
 
 func (p *program) cpu() (time.Duration, error) { return cpuOf(p.PID()) }
 
-// cpuOf returns the CPU time of a process. /proc counts hundredths of a second.
+// cpuOf returns a process's CPU time, in steps of 10 ms.
 func cpuOf(pid int) (time.Duration, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -36,7 +36,8 @@ func releasedPlatforms(dist, version string) (string, error) {
 	return strings.Join(list, " "), nil
 }
 
-// measureSame rebuilds the release in another folder, with another time, umask and time zone.
+// measureSame rebuilds the release in another folder, at another time, with another umask and time
+// zone.
 func measureSame(ctx context.Context, c config, out report) error {
 	_, version, err := releaseArchive(c.dist)
 	if err != nil {
@@ -81,14 +82,14 @@ exec make release VERSION="$3" PLATFORMS="$4" DIST="$1/dist" TOOLS="$1/tools"`
 	return nil
 }
 
-// differingBytes compares two folders without signatures. All bytes of a file that only one folder
-// has differ.
+// differingBytes compares two folders without signatures. All bytes of a file in only one folder
+// differ.
 func differingBytes(a, b string) (differing, files int, err error) {
 	names := map[string]bool{}
 	for _, dir := range []string{a, b} {
 		err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 			if err == nil && !entry.IsDir() && !strings.HasSuffix(path, ".sig") {
-				name, _ := filepath.Rel(dir, path) // path is below dir
+				name, _ := filepath.Rel(dir, path)
 				names[name] = true
 			}
 			return err
@@ -122,14 +123,14 @@ func differingBytes(a, b string) (differing, files int, err error) {
 
 const withoutGo = "/usr/bin:/bin:/usr/sbin:/sbin"
 
-// measureStart runs a demo with loopback as its only network, and without Go, another Envoy or this
-// user's files.
+// measureStart runs the release's demo with loopback as its only network, and without Go, another
+// Envoy or users' files.
 func measureStart(ctx context.Context, c config, out report) error {
 	archive, version, err := releaseArchive(c.dist)
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "rel") // paths of sockets have a maximum length
+	dir, err := os.MkdirTemp("", "rel") // socket paths have a maximum length
 	if err != nil {
 		return err
 	}
@@ -159,8 +160,8 @@ func measureStart(ctx context.Context, c config, out report) error {
 	return nil
 }
 
-// startIsolated runs a program with loopback as its only network and without Go. It runs outside of
-// source trees, which may have an Envoy.
+// startIsolated runs a program with loopback as its only network, and without Go. home is outside
+// of source trees, which may have an Envoy.
 func startIsolated(home, program string, args ...string) (*program, error) {
 	for _, dir := range filepath.SplitList(withoutGo) {
 		for _, name := range []string{"go", "envoy"} {

@@ -27,7 +27,6 @@ var translation = translator.Config{
 	Pickers: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9002")},
 }
 
-// rig is the part of a control plane from the store to the ADS server.
 type rig struct {
 	world      *world.World
 	store      *store.Store
@@ -63,7 +62,7 @@ func serve(s *grpc.Server) (address string, err error) {
 	if err != nil {
 		return "", err
 	}
-	go func() { _ = s.Serve(l) }() // ends when the server is stopped
+	go func() { _ = s.Serve(l) }()
 	return l.Addr().String(), nil
 }
 
@@ -84,7 +83,7 @@ func (r *rig) commit(revision uint64, out translator.Output) error {
 	return out.Err
 }
 
-// rebuild is change with a translation of everything.
+// rebuild is change with a full translation.
 func (r *rig) rebuild(ops ...store.Op) error {
 	rev, err := r.store.Apply(ops...)
 	if err != nil {

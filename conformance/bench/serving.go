@@ -148,7 +148,7 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 func idle(ctx context.Context, p *plane, out report) (used float64, err error) {
-	rss, err := memoryAtRest(ctx, p) // memoryAtRest waits until the storm's memory is returned
+	rss, err := memoryAtRest(ctx, p) // this waits until the memory of the storm is returned
 	if err != nil {
 		return 0, err
 	}

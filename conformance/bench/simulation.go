@@ -16,21 +16,21 @@ import (
 	"github.com/penstock-project/penstock/picker/simulation"
 )
 
-// The figures sim_* compare picking strategies in virtual time (package picker/simulation). Each
-// figure is the mean over several drawings of a workload. All strategies get the same arrivals.
+// The figures sim_* compare picking strategies in virtual time. A figure is the mean over several
+// draws of a workload, equal for all strategies.
 
 const (
 	drawings = 5
-	// The first fifth of a drawing only fills the caches.
+	// The first fifth of a draw only fills the caches.
 	requestsDrawn = 8000
 	requestsTrace = 6000
 	ours          = "load"
-	// reference is strategy load with exact knowledge of the servers. It is not a rival.
+	// reference is load with exact knowledge of the servers.
 	reference = "reference"
 )
 
-// fullLoad is, by workload, 100 % load of 8 servers in requests a second: with strategy reference,
-// servers begin 90 % of the requests within 5 s of their arrival (mean of 5 drawings).
+// fullLoad is the workloads' 100 % load of 8 servers, in requests a second: with strategy
+// reference, servers begin 90 % of the requests within 5 s (mean of 5 draws).
 var fullLoad = map[string]float64{
 	"chat": 32.4, "rag": 8.82, "documents": 56.2, "lora": 14.1, "bursts": 7.16, "agents": 22.1, "conversation": 5.61,
 	"conversation-spread": 5.61,
@@ -58,7 +58,7 @@ func readTrace() (*simulation.Workload, error) {
 	return simulation.ReadTrace("mooncake_conversation.jsonl", lines)
 }
 
-// means has one strategy's mean values over the drawings. Times are in seconds.
+// means are a strategy's means over the draws. Times are in seconds.
 type means struct{ p50, p90, endToEnd, hits float64 }
 
 func meansOf(summaries []simulation.Summary) (m means) {
@@ -143,8 +143,8 @@ func measureBest(ctx context.Context, _ config, out report) error {
 	return nil
 }
 
-// measureDocs first gives each cache room for half of the documents. Then it gives all caches
-// together room for each document once.
+// measureDocs compares caches with room for half of the documents each, and for all documents once
+// together.
 func measureDocs(ctx context.Context, _ config, out report) error {
 	all, err := sources()
 	if err != nil {
@@ -154,7 +154,7 @@ func measureDocs(ctx context.Context, _ config, out report) error {
 	half, once := 0.0, 0.0
 	for _, load := range loads[:2] {
 		for _, caches := range []struct {
-			blocks int // blocks in a server's cache; 0 is the default
+			blocks int // blocks in a server's cache; 0 means the default
 			full   float64
 			worst  *float64
 		}{{0, fullLoad[source.Name], &half}, {400, 33.3, &once}} {

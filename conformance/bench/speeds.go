@@ -10,9 +10,8 @@ import (
 	"github.com/penstock-project/penstock/picker/simulation"
 )
 
-// speeds are the servers' prefill rates for rate_error and sim_speeds, in tokens a second; two
-// servers have each rate. speedsLoad is 50 % load of these servers as a share of fullLoad, whose
-// servers read 8,000 tokens a second.
+// speeds are prefill rates in tokens a second, of two servers each. speedsLoad is 50 % load as a
+// share of fullLoad, whose servers have 8,000 tokens a second.
 var speeds = []float64{2000, 4000, 8000, 16000}
 
 const speedsLoad = 0.5 * (2000 + 4000 + 8000 + 16000) / (4 * 8000)
@@ -51,7 +50,8 @@ func measureSpeeds(ctx context.Context, _ config, out report) error {
 	return nil
 }
 
-// rateError is the median error in percent. A rate that was not learned counts as 100 %.
+// rateError returns the median error of learned rates in percent. A rate that was not learned
+// counts as 100 %.
 func rateError(s simulation.Scenario, source simulation.Source, rate float64) float64 {
 	learned := make([][]float64, drawings)
 	drawn := simulation.Drawings(s, source, rate, drawings)

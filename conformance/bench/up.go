@@ -33,7 +33,8 @@ spec:
   listeners: [{name: http, port: %d, protocol: HTTP}]
 `
 
-// startGateway returns before the gateway serves. Each object in objects begins with "---".
+// startGateway starts penstock up, and does not wait until it serves. Each object begins with
+// "---".
 func startGateway(c config, objects string, args ...string) (*gateway, error) {
 	port, err := freePort()
 	if err != nil {
@@ -177,11 +178,11 @@ const (
 
 type streamed struct {
 	first time.Duration
-	by    string // the simulated server that sent headers
+	by    string // name of the simulated server
 	err   error
 }
 
-// stream sends a streamed chat completion with the JSON members in fields. It calls begun at the
+// stream sends a streamed chat completion with the JSON members in fields, and calls begun at the
 // first event.
 func stream(ctx context.Context, url, fields string, begun func()) (s streamed) {
 	req, err := jsonRequest(ctx, url+chatPath, `{"model": "sim-model", "stream": true, `+fields+`}`)
@@ -208,7 +209,7 @@ func stream(ctx context.Context, url, fields string, begun func()) (s streamed) 
 			}
 		}
 		if lines.Text() == "data: [DONE]" {
-			_, _ = io.Copy(io.Discard, resp.Body) // read to the end, so that the connection can be reused
+			_, _ = io.Copy(io.Discard, resp.Body) // so that the connection is reused
 			return s
 		}
 	}

@@ -5,9 +5,8 @@ import (
 	"os/exec"
 )
 
-// measureUpgrade runs the tests of upgrades and rollbacks under load.
-// conformance/features/upgrade.txt names the earlier version. Without a lab, figures about Helm are
-// missing.
+// measureUpgrade tests upgrades and rollbacks under load, from the version in
+// conformance/features/upgrade.txt. Helm needs a lab.
 func measureUpgrade(ctx context.Context, c config, out report) error {
 	test := func(tags, run, folder string) error {
 		return printed(ctx, exec.Command("go", "test", "-trimpath", "-vet=off", "-v", "-count=1", "-timeout", "60m",

@@ -19,7 +19,7 @@ import (
 const (
 	usageRequests = 400
 	usageClients  = 8
-	// Servers answer 400 to a chat that has no messages.
+	// Without messages, servers answer 400.
 	usageFirst = `{"model": "llama", "messages": [{"role": "user", "content": "hi"}]`
 )
 
@@ -36,8 +36,8 @@ type metered struct {
 	ports []int
 }
 
-// measureUsage sends streams whose usage is not reported, then requests with reports, which correct
-// the estimates, then the streams again.
+// measureUsage sends streams without a usage report, then requests with reports, which correct the
+// estimates, then streams again.
 func measureUsage(ctx context.Context, c config, out report) error {
 	_, ports, stop, err := startServers(c, 2, "--prefix-caching", "--model", "llama")
 	if err != nil {
@@ -53,7 +53,7 @@ func measureUsage(ctx context.Context, c config, out report) error {
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, part := range []struct {
 		owner, name, rows string
-		kinds             []string // JSON members of the bodies, used in turn
+		kinds             []string
 	}{
 		{"estimated", "estimated", "estimated_rows", []string{`"stream": true, `}},
 		{"reported", "", "rows", []string{"", `"stream": true, "stream_options": {"include_usage": true}, `}},
@@ -125,8 +125,8 @@ func (m *metered) measure(ctx context.Context, r *rand.Rand, owner string, kinds
 	return tokens / (last - first), err
 }
 
-// words counts as n tokens: simulated servers count words. A word with its space has 4.3 bytes on
-// average, like a token of English text.
+// words returns n words, which simulated servers count as tokens. A word has 4.3 bytes on average,
+// like a token of English text.
 func words(r *rand.Rand, n int) string {
 	list := strings.Fields("the a of cat run and to it you that he for on as with his they at be this have from or " +
 		"one had by model request server answer which token")

@@ -10,7 +10,6 @@ import (
 	"testing"
 )
 
-// Limits of the pages.
 const (
 	pageBytes      = 8 << 10
 	allBytes       = 160 << 10
@@ -28,19 +27,17 @@ func read(t *testing.T) []Page {
 	return pages
 }
 
-// tasks returns all pages except envoy.md and comparison.md. These describe no tasks, so only their
-// links are checked.
+// tasks returns the pages that describe tasks. In envoy.md and comparison.md, only links are
+// checked.
 func tasks(t *testing.T) []Page {
 	t.Helper()
 	return slices.DeleteFunc(read(t), func(p Page) bool { return p.Name == "envoy" || p.Name == "comparison" })
 }
 
-// looked reports whether readers look something up in a page. It has no steps, and does not count
-// against the limit of task pages.
+// looked reports whether a page is for look-ups, without steps or a share of allBytes.
 func looked(p Page) bool { return p.Name == "index" || p.Name == "glossary" }
 
-// later are pages of features that are newer than the limit of all pages: keys, and servers that
-// Penstock starts.
+// later are pages of newer features, which do not count against allBytes.
 var later = []string{"access", "access-clusters", "access-invalid", "access-revoke", "server-keys", "jwt", "usage",
 	"engines", "engines-fields", "engines-own", "workstation"}
 
@@ -72,7 +69,6 @@ func TestDocs_PagesHaveTheirSections(t *testing.T) {
 	}
 }
 
-// A block without a tag may be a command that no test runs.
 func TestDocs_BlocksAreTested(t *testing.T) {
 	tags, all := map[string]int{}, 0
 	for _, p := range read(t) {
@@ -95,8 +91,7 @@ func TestDocs_BlocksAreTested(t *testing.T) {
 	}
 }
 
-// Each page with commands of penstock links to the installation, because readers may start at any
-// page.
+// A page with penstock commands links to the installation.
 func TestDocs_PagesWithCommandsLinkToTheInstallation(t *testing.T) {
 	checked := 0
 	for _, p := range read(t) {
@@ -113,7 +108,7 @@ func TestDocs_PagesWithCommandsLinkToTheInstallation(t *testing.T) {
 	}
 }
 
-// constructions lists phrases that CONTRIBUTING.md rules out.
+// constructions matches phrases that CONTRIBUTING.md forbids.
 var constructions = regexp.MustCompile(`(?i)\b(those of|that of|what (is|are)|(is|are) none)\b`)
 
 var (
@@ -148,13 +143,12 @@ func TestDocs_SentencesAreShort(t *testing.T) {
 	t.Logf("%d words in %d sentences", words, sentences)
 }
 
-// Links of all user pages lead to files and headings that exist. The index links to every task.
 func TestDocs_LinksLeadSomewhere(t *testing.T) {
 	pages, err := All()
 	if err != nil {
 		t.Fatal(err)
 	}
-	anchors := map[string][]string{} // by path from the root
+	anchors := map[string][]string{}
 	for _, p := range pages {
 		anchors[p.Name+".md"] = slugs(p.Headings)
 	}
@@ -188,7 +182,7 @@ func TestDocs_LinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// Pages below docs/reference are generated: tables of at most four columns, and no blocks.
+// Generated pages have tables of at most four columns, and no code blocks.
 func TestDocs_ReferenceIsReadable(t *testing.T) {
 	pages, err := All()
 	if err != nil {
@@ -215,7 +209,6 @@ func TestDocs_ReferenceIsReadable(t *testing.T) {
 	}
 }
 
-// outside returns a page's text without its blocks.
 func outside(p Page) string {
 	text := p.Text
 	for _, b := range p.Blocks {
@@ -224,7 +217,7 @@ func outside(p Page) string {
 	return text
 }
 
-// slugs returns the anchors that GitHub gives headings.
+// slugs returns GitHub's anchors of headings.
 func slugs(headings []string) []string {
 	out := make([]string, len(headings))
 	for i, h := range headings {
@@ -234,8 +227,7 @@ func slugs(headings []string) []string {
 	return out
 }
 
-// referenceOfCommands returns the part of docs/reference for each command, keyed by the command's
-// words.
+// referenceOfCommands maps a command to its part of docs/reference.
 func referenceOfCommands(t *testing.T) map[string]string {
 	t.Helper()
 	pages, err := filepath.Glob(filepath.Join(Root, "docs", "reference", "penstock*.md"))
@@ -261,7 +253,6 @@ func referenceOfCommands(t *testing.T) map[string]string {
 	return flags
 }
 
-// checkCommand reports a command, or its flag, that docs/reference lacks.
 func checkCommand(t *testing.T, at string, flags map[string]string, args []string) {
 	t.Helper()
 	name := args[0]
@@ -282,7 +273,7 @@ func checkCommand(t *testing.T, at string, flags map[string]string, args []strin
 	}
 }
 
-// Commands that need a cluster, GPUs or a person are not run. Their flags must at least exist.
+// Commands for a cluster or GPUs are not run, but their flags must exist.
 func TestDocs_FlagsOfCommandsExist(t *testing.T) {
 	flags := referenceOfCommands(t)
 	checked := 0
@@ -304,7 +295,6 @@ func TestDocs_FlagsOfCommandsExist(t *testing.T) {
 
 var command = regexp.MustCompile(`(?:^|[;&|(] *|do +|[$]\()(penstock(?:-external)? [a-z][^;&|)>#]*)`)
 
-// commands returns the words of each command of Penstock in a text.
 func commands(text string) (out [][]string) {
 	for line := range strings.Lines(strings.ReplaceAll(text, "\\\n", " ")) {
 		for _, m := range command.FindAllStringSubmatch(strings.TrimSpace(line), -1) {

@@ -11,28 +11,28 @@ import (
 	"strings"
 )
 
-// Page is one Markdown file.
+// Page is a Markdown file.
 type Page struct {
 	Name     string // file name without .md
 	Text     string
 	Blocks   []Block
-	Prose    []string // paragraphs and items of lists; neither headings nor tables
+	Prose    []string // paragraphs and list items, without headings and tables
 	Headings []string
 }
 
-// Block is one fenced block of a page.
+// Block is a fenced code block.
 type Block struct {
-	Line int // line of the first fence
+	Line int // line of the opening fence
 	Lang string
 	Tag  string // test, lab, engines or shown
-	Arg  string // the file's name, or (reason)
-	Text string // ends with a newline, unless empty
+	Arg  string // file name, or (reason)
+	Text string // "", or ends with a newline
 }
 
-// Root is the path of the repository from the folder of a package in conformance.
+// Root is the repository's path from a package folder in conformance.
 const Root = "../.."
 
-// Pages reads the pages of the folder docs, sorted by name.
+// Pages reads the pages in docs, sorted by name.
 func Pages() ([]Page, error) {
 	files, err := filepath.Glob(filepath.Join(Root, "docs", "*.md"))
 	if err == nil && len(files) == 0 {
@@ -52,8 +52,8 @@ func Pages() ([]Page, error) {
 	return pages, nil
 }
 
-// All reads every page for users: docs, docs/reference, the root, and conformance/README.md. Names
-// are paths from the root, without .md.
+// All reads the pages in docs, docs/reference, the root and conformance. Names are paths without
+// .md.
 func All() ([]Page, error) {
 	var pages []Page
 	for _, folder := range []string{"docs", "docs/reference", ".", "conformance"} {
@@ -119,13 +119,13 @@ func Parse(name, text string) Page {
 	return p
 }
 
-// Runs reports whether the page has blocks that a test runs.
+// Runs reports whether a test runs a block of the page.
 func (p Page) Runs() bool {
 	return slices.ContainsFunc(p.Blocks, func(b Block) bool { return b.Tag == "test" })
 }
 
-// Match reports whether the output of a command has the lines that a page shows. "..." inside a
-// line matches any text. A line "..." matches any number of lines.
+// Match reports whether output has the lines of shown. "..." in a line matches any text; as a line,
+// any lines.
 func Match(shown, output string) bool {
 	var pattern strings.Builder
 	for line := range strings.Lines(strings.TrimSpace(shown) + "\n") {
@@ -136,7 +136,7 @@ func Match(shown, output string) bool {
 		quoted := regexp.QuoteMeta(strings.TrimRight(line, " \r\n"))
 		pattern.WriteString(strings.ReplaceAll(quoted, `\.\.\.`, ".*") + ` *\n`)
 	}
-	output = strings.TrimSpace(strings.ReplaceAll(output, "\r\n", "\n")) + "\n" // curl -D prints headers with \r\n
+	output = strings.TrimSpace(strings.ReplaceAll(output, "\r\n", "\n")) + "\n" // curl -D prints \r\n
 	matched, err := regexp.MatchString(`\A`+pattern.String()+`\z`, output)
 	return err == nil && matched
 }

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// directives lists the directives that systemd units may have here, because systemd ignores unknown
-// ones and starts the service without them.
+// directives are the allowed systemd directives: systemd ignores unknown ones, and starts the
+// service.
 var directives = map[string][]string{
 	"Unit": {"After", "Description", "Documentation", "StartLimitIntervalSec", "Wants"},
 	"Service": {
@@ -24,7 +24,6 @@ var directives = map[string][]string{
 	"Install": {"WantedBy"},
 }
 
-// unit is a systemd unit: its directives and their values, in order.
 type unit struct {
 	name, text string
 	directives [][3]string // section, name, value
@@ -47,7 +46,6 @@ func parseUnit(name, text string) unit {
 	return u
 }
 
-// get returns the values of a directive.
 func (u unit) get(name string) (values []string) {
 	for _, d := range u.directives {
 		if d[1] == name {
@@ -57,7 +55,6 @@ func (u unit) get(name string) (values []string) {
 	return values
 }
 
-// units returns the units of all pages, and the unit of the packages.
 func units(t *testing.T) []unit {
 	t.Helper()
 	var all []unit
@@ -82,7 +79,6 @@ func units(t *testing.T) []unit {
 
 var program = regexp.MustCompile(`(?m)(^Exec\w+=)/\S+`)
 
-// Each unit has directives that systemd knows, and commands and flags that penstock has.
 func TestDocs_UnitsAreValid(t *testing.T) {
 	flags, names, dir := referenceOfCommands(t), []string{}, t.TempDir()
 	analyze, err := exec.LookPath("systemd-analyze")
@@ -112,7 +108,7 @@ func TestDocs_UnitsAreValid(t *testing.T) {
 		if analyze == "" {
 			continue
 		}
-		path := filepath.Join(dir, u.name) // the programs are not installed on this machine
+		path := filepath.Join(dir, u.name) // /bin/sh replaces programs, which are not installed here
 		if err := os.WriteFile(path, []byte(program.ReplaceAllString(u.text, "${1}/bin/sh")), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -123,8 +119,7 @@ func TestDocs_UnitsAreValid(t *testing.T) {
 	}
 }
 
-// The page's commands and both units name the same files: the socket through which the drain
-// reaches Envoy, Envoy's bootstrap, and the folders.
+// The commands of two-machines.md and both units use the same paths.
 func TestDocs_PathsOfUnitsAgree(t *testing.T) {
 	pages := read(t)
 	page := pages[slices.IndexFunc(pages, func(p Page) bool { return p.Name == "two-machines" })]

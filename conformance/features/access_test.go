@@ -13,7 +13,6 @@ import (
 	"testing"
 )
 
-// keys runs penstock keys in the site's folder, and returns its standard output.
 func (s *site) keys(args ...string) string {
 	s.Helper()
 	var errs strings.Builder
@@ -52,8 +51,8 @@ func (s *site) responses() (sum int) {
 
 func bearer(key string) []string { return []string{"authorization", "Bearer " + key} }
 
-// One command gates a Gateway of a folder. The key is printed once, and only its hash is stored. A
-// server receives neither the key nor what a client claims about itself.
+// penstock keys create stores only a key's hash. Servers receive neither the key nor identity
+// headers that a client sends.
 func TestAccess_GatewayNeedsAKeyThatNoServerReceives(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -139,7 +138,7 @@ func TestAccess_DenialsHaveTheFormatOfTheAPI(t *testing.T) {
 	}
 }
 
-// A revoked, rotated or new key is in force without a change of Envoy's configuration.
+// Revoked, rotated and new keys are in force without an xDS response.
 func TestAccess_ChangedKeyTouchesNoXDSResource(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -185,7 +184,6 @@ func TestAccess_ChangedKeyTouchesNoXDSResource(t *testing.T) {
 	}
 }
 
-// All policies above a route apply, so a further policy never opens anything.
 func TestAccess_EachPolicyAboveARouteMustLetTheRequestIn(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -200,7 +198,7 @@ func TestAccess_EachPolicyAboveARouteMustLetTheRequestIn(t *testing.T) {
 			t.Errorf("%s: %s, want %s", c.path, got, c.want)
 		}
 	}
-	s.write("access.yaml", with("pool")) // the policy for the pool gates every route to it
+	s.write("access.yaml", with("pool")) // the remaining policy applies to all routes to the pool
 	s.Eventually("the team's policy is gone", func() error {
 		got := s.outcome("/team", bearer(bob)...)
 		return because(got == "200", got)
@@ -212,8 +210,7 @@ func TestAccess_EachPolicyAboveARouteMustLetTheRequestIn(t *testing.T) {
 	}
 }
 
-// Attaching a policy changes only routes: a stream continues to its end, and new requests need a
-// key.
+// When a policy is added, a stream in flight continues to its end, and new requests need a key.
 func TestAccess_AttachedPolicyCutsNoStream(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

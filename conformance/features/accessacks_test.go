@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// In a folder, too, Programmed means that no request passes unchecked. A policy is not programmed
-// before a proxy is connected and has sent its ACK.
+// A policy from a file is not Programmed before a proxy is connected and has sent its ACK.
 func TestAccess_PolicyOfAFolderIsProgrammedAfterTheACK(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

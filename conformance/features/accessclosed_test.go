@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// A policy that was invalid from the beginning denies all requests to its targets. Clients with
-// valid keys get the reason, and do not count as failing. Envoy's access log and Penstock's log
-// name the policy.
+// A policy that is invalid from the beginning denies all requests to its targets. Requests with
+// valid keys do not count towards an address's limit of failures.
 func TestAccess_ClosedPolicyNamesItselfToClients(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -19,7 +18,7 @@ func TestAccess_ClosedPolicyNamesItselfToClients(t *testing.T) {
 	s.flags = append(s.flags, "--access-log", log)
 	s.up("access.yaml", with("invalid"))
 	s.becomes("a request without a key", "403 policy_invalid", func() string { return s.outcome("/team") })
-	for range 50 { // more than the limit of failures of an address
+	for range 50 { // exceeds the limit of failures of an address
 		if got := s.outcome("/team", bearer(key)...); got != "403 policy_invalid" {
 			t.Fatalf(`with a valid key: got %s, want "403 policy_invalid"`, got)
 		}

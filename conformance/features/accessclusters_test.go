@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The importing cluster's gate consumes the credential: servers, gateways and pickers of another
-// cluster do not receive it, and servers receive none of Penstock's headers. Other headers arrive.
+// Servers, gateways and pickers of other clusters do not receive the client's key. Other headers
+// arrive.
 func TestAccessKeys_NoCredentialCrossesToAnotherCluster(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -29,7 +29,7 @@ func TestAccessKeys_NoCredentialCrossesToAnotherCluster(t *testing.T) {
 			}
 			const rounds = 8 // enough to reach both clusters of an import
 			for range rounds {
-				s.becomes(path+" with "+name, "200", func() string { // a slow gate answers 503
+				s.becomes(path+" with "+name, "200", func() string { // may first get 503
 					return s.outcome(path, append(headers, "x-test", "arrives")...)
 				})
 			}
@@ -59,7 +59,7 @@ func TestAccessKeys_NoCredentialCrossesToAnotherCluster(t *testing.T) {
 	}
 }
 
-// crossed describes a header that must not reach another cluster.
+// crossed returns a header that must not reach another cluster; "": no such header.
 func crossed(received http.Header, key string) string {
 	if received.Get("x-test") != "arrives" {
 		return fmt.Sprint("no x-test in ", received)

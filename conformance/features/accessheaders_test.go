@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// askMarked sends a chat completion with x-test: mark. If chunked is set, it has no Content-Length.
+// askMarked sends a chat completion with x-test: mark, and without Content-Length if chunked.
 func (s *site) askMarked(path, mark string, chunked bool) (reply, error) {
 	req, err := request(s.Context(), s.url(path), question, append(secret("all"), "x-test", mark)...)
 	if err != nil {
@@ -28,7 +28,8 @@ func (s *site) askMarked(path, mark string, chunked bool) (reply, error) {
 	return do(client(), req)
 }
 
-// onlyForServers checks the headers of the marked request at a server.
+// onlyForServers requires that the server's last request is the marked one, without Penstock's
+// internal headers.
 func onlyForServers(mark string, received http.Header) error {
 	if got := received.Get("x-test"); got != mark {
 		return fmt.Errorf("the last request is %q, want %q", got, mark)
@@ -44,8 +45,8 @@ func onlyForServers(mark string, received http.Header) error {
 	return nil
 }
 
-// Headers of gates, scripts and pickers end at the gateway, for requests to a pool, its spill
-// target, an import, a Service, a mirror or a gRPC server.
+// No server receives the headers of Penstock's filters, for requests to a pool, its spill target,
+// an import, a Service, a mirror or a gRPC server.
 func TestAccessKeys_NoServerReceivesHeadersOfOurStages(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -101,8 +102,8 @@ func TestAccessKeys_NoServerReceivesHeadersOfOurStages(t *testing.T) {
 	check("/", "b", "b")
 }
 
-// The key ends at the gate in each form in which a client may send it. Credentials that no gate
-// reads are for the server.
+// The gateway removes the key from each header in which a client may send it. Other credentials
+// reach the server.
 func TestAccessKeys_OtherCredentialsReachServersWithoutTheKey(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -111,7 +112,7 @@ func TestAccessKeys_OtherCredentialsReachServersWithoutTheKey(t *testing.T) {
 	s.up("access.yaml", with("gate"))
 	for name, c := range map[string]struct {
 		send []string
-		want string // Authorization at the server, which records its presence alone
+		want string // Authorization at the server, which shows only "redacted"; "": none arrived
 	}{
 		"Bearer":              {bearer(key), ""},
 		"bearer, with spaces": {[]string{"authorization", "bEARER   " + key + " "}, ""},

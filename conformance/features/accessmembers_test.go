@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// An exporter's AccessPolicy with members gates its peer listener. It denies requests of other
-// members, although the pool is exported to them. The policy changes no other cluster.
+// An exporter's AccessPolicy with members denies requests of other members at its peer listener,
+// although the pool is exported to them.
 func TestAccessPolicy_MembersGateThePeerListener(t *testing.T) {
 	t.Parallel()
 	far := newSite(t)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// moved has a route with its policy and the grant for its pool, in a namespace.
+// moved is a route in namespace NS, with a ReferenceGrant for its pool.
 const moved = `apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
 metadata: {name: moved, namespace: NS}
@@ -34,8 +34,8 @@ metadata: {name: moved, namespace: NS}
 spec: {targetRefs: [{kind: HTTPRoute, name: moved}], apiKeys: {namespaces: [default]}}
 `
 
-// A route that moves to another namespace with its policy is open at no time, whether the policy
-// moves in the same edit, or precedes it.
+// A route and its policy move to another namespace, in one edit or the policy first. At no time
+// does the route accept requests without a key.
 func TestAccess_RouteThatMovesToAnotherNamespaceStaysGated(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A listener that is renamed under its policy stays gated, even over a restart, until the policy's
-// target is corrected. A rename while no process runs opens nothing either.
+// A listener is renamed, and its policy still has the former name. The listener requires keys until
+// the policy is corrected, also after a restart, and if no process ran during the rename.
 func TestAccess_RenamedListenerStaysGated(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// watched waits until the site watches n requests.
+// watched waits until n requests are watched for the revocation of their keys.
 func (s *site) watched(n float64) {
 	s.Helper()
 	s.Eventually(fmt.Sprint(n, " requests are watched"), func() error {
@@ -15,7 +15,6 @@ func (s *site) watched(n float64) {
 	})
 }
 
-// completed fails the test for each stream that was cut.
 func completed(t *testing.T, what string, results ...chan error) {
 	t.Helper()
 	for _, result := range results {
@@ -25,8 +24,8 @@ func completed(t *testing.T, what string, results ...chan error) {
 	}
 }
 
-// While a process stops in order, the streams that it watches continue, and a revoked key still
-// ends its streams. No request fails, and the other process watches new ones.
+// While one of two processes stops, its streams continue, and a revoked key still ends its streams.
+// No request fails, and the other process watches new requests.
 func TestAccessRevoke_StreamsGoOnWhileTheirProcessStops(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -78,7 +77,7 @@ func TestAccessRevoke_StreamsGoOnWhileTheirProcessStops(t *testing.T) {
 	letsIn(20)
 }
 
-// On SIGTERM penstock up ends its Envoys, too. Watched streams run to their end first.
+// On SIGTERM, penstock up first lets watched streams run to their end, and then ends Envoy.
 func TestAccessRevoke_StreamsGoOnWhileEnvoyStops(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -96,8 +95,8 @@ func TestAccessRevoke_StreamsGoOnWhileEnvoyStops(t *testing.T) {
 	}
 }
 
-// The current policies apply to open streams. Changing policies or routes cuts none. A revoked key
-// ends only the streams whose policy still has revoke: Immediately.
+// Changed policies and routes cut no open stream. A revoked key ends only the streams whose current
+// policy has revoke: Immediately.
 func TestAccessRevoke_PoliciesAndRoutesChangeWhileStreamsAreOpen(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

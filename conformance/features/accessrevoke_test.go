@@ -11,7 +11,6 @@ import (
 	"time"
 )
 
-// atOnce gives the Gateway's policy revoke: Immediately.
 var atOnce = swap("name: gw}], apiKeys: {}", "name: gw}], revoke: Immediately, apiKeys: {}")
 
 // open begins a stream with a key. The channel receives nil once the stream is complete.
@@ -47,7 +46,6 @@ func (s *site) open(key string, words int) (result chan error) {
 	return result
 }
 
-// running fails the test if a stream has ended.
 func running(t *testing.T, what string, result chan error) {
 	t.Helper()
 	select {
@@ -114,7 +112,6 @@ func TestAccessRevoke_StreamOfARevokedKeyEndsAtOnce(t *testing.T) {
 	}
 }
 
-// Without the field, streams run to their ends.
 func TestAccessRevoke_WithoutTheFieldStreamsRunToTheirEnds(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -131,8 +128,8 @@ func TestAccessRevoke_WithoutTheFieldStreamsRunToTheirEnds(t *testing.T) {
 	}
 }
 
-// A stream is cut when the process that watches it ends, because no other process would cut it in
-// time. The remaining process watches further requests.
+// A stream is cut when the process that watches it ends, because no other process would end it when
+// its key is revoked.
 func TestAccessRevoke_StreamsEndWithTheirProcess(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -153,7 +150,7 @@ func TestAccessRevoke_StreamsEndWithTheirProcess(t *testing.T) {
 		})
 	}
 	letsIn()
-	// Open streams, and count those that the other process watches.
+	// count opens streams, and returns how many of them the other process watches.
 	var results []chan error
 	count := func() int {
 		t.Helper()

@@ -13,9 +13,8 @@ import (
 	"testing"
 )
 
-// The importing cluster authenticates the caller. With allow.identities, the exporter's access log
-// has the caller as MEMBER:CALLER. Without it, the exporter ignores what members state. No server
-// receives either.
+// With allow.identities, the exporter's access log has the caller that the importing cluster
+// authenticated, as MEMBER:CALLER. Without it, the exporter ignores identities that members send.
 func TestClusterSet_ExporterBelievesCallersAsFarAsItAllows(t *testing.T) {
 	t.Parallel()
 	far, here := newSite(t), newSite(t)
@@ -54,7 +53,7 @@ func TestClusterSet_ExporterBelievesCallersAsFarAsItAllows(t *testing.T) {
 	asks("null")
 }
 
-// believe lets the members of a site's ClusterSet state owners and groups of callers.
+// believe makes a site accept owners and groups of callers from members (allow.identities).
 func (s *site) believe() (undo func()) {
 	s.Helper()
 	set, err := os.ReadFile(filepath.Join(s.Files, "set.yaml"))
@@ -69,13 +68,12 @@ func (s *site) believe() (undo func()) {
 	return func() { s.Write("set.yaml", string(set)) }
 }
 
-// collector stores the spans of a penstock process, as bodies of OTLP requests.
 type collector struct {
 	mu     sync.Mutex
 	bodies []string
 }
 
-// traced sends the spans of the site's picks to a collector. Call it before up.
+// traced sends the spans of the site's picks to a collector. It must precede up.
 func (s *site) traced() *collector {
 	c := &collector{}
 	server := s.backend("collector", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -89,8 +87,8 @@ func (s *site) traced() *collector {
 	return c
 }
 
-// caller returns the caller of a pick, or "", once the pick's span has arrived. Each request waits
-// for the previous one's span, so that no body has spans of two traces.
+// caller returns the caller of a pick, or "". arrived is false before the pick's span arrives.
+// Tests wait for each span, so that no body has spans of two traces.
 func (c *collector) caller(trace string) (by string, arrived bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,7 +97,7 @@ func (c *collector) caller(trace string) (by string, arrived bool) {
 		if !strings.Contains(body, string(id)) {
 			continue
 		}
-		// In the encoding, an attribute's key is followed by tag and size of its value, tag and
+		// In OTLP's encoding, an attribute's key is followed by tag and size of its value, tag and
 		// size of the text in the value, and the text.
 		if _, value, ok := strings.Cut(body, "enduser.id"); ok && len(value) > 4 && len(value) >= 4+int(value[3]) {
 			by = value[4 : 4+int(value[3])]
@@ -109,10 +107,8 @@ func (c *collector) caller(trace string) (by string, arrived bool) {
 	return by, arrived
 }
 
-// In EndpointMode the importing cluster sends the caller to the exporter's picker, directly and
-// after a spill. As far as the ClusterSet allows, the picker uses the caller as MEMBER:CALLER, also
-// as the fairness ID. No client can state another caller, neither on a gated route nor on an open
-// one.
+// In EndpointMode the importing cluster sends the caller to the exporter's picker, also after a
+// spill. If the ClusterSet allows it, the picker uses the caller as MEMBER:CALLER.
 func TestClusterSet_ExportersPickerKnowsTheCallerInEndpointMode(t *testing.T) {
 	t.Parallel()
 	far, here := newSite(t), newSite(t)
@@ -123,8 +119,7 @@ func TestClusterSet_ExportersPickerKnowsTheCallerInEndpointMode(t *testing.T) {
 		CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	// Members prove their identity to the picker by certificates. It does not believe other
-	// callers.
+	// The picker accepts callers only from members, which have client certificates.
 	far.flags = []string{"--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca",
 		in("ca.crt")}
 	far.member("far", far.peerListener(), "accessmembers.yaml", with("far"),
@@ -157,7 +152,7 @@ func TestClusterSet_ExportersPickerKnowsTheCallerInEndpointMode(t *testing.T) {
 		})
 		for name, values := range far.last("a").Headers {
 			if lower := strings.ToLower(name); strings.HasPrefix(lower, "x-penstock-") ||
-				strings.HasPrefix(lower, "penstock-peer-") || lower == "authorization" && path != "/open" { // not gated
+				strings.HasPrefix(lower, "penstock-peer-") || lower == "authorization" && path != "/open" {
 				t.Errorf("%s: the server receives %s: %s", path, name, values)
 			}
 		}

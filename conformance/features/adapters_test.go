@@ -9,7 +9,6 @@ import (
 
 var adapterQuestion = strings.Replace(question, "llama", "sql", 1)
 
-// load makes a model server load or unload an adapter, as vLLM does.
 func (s *site) load(server, action, adapter string) {
 	s.Helper()
 	body := fmt.Sprintf(`{"lora_name":%q,"lora_path":"/adapters/x"}`, adapter)
@@ -19,8 +18,7 @@ func (s *site) load(server, action, adapter string) {
 	}
 }
 
-// A server without the adapter answers 404. Each request, even the first, goes to a server that has
-// it, also after a server loads it and the other one unloads it at run time.
+// A server without the adapter answers 404. Servers load and unload adapters at run time.
 func TestAdapters_RequestsGoToTheServerThatHasTheirs(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -44,7 +42,7 @@ func TestAdapters_RequestsGoToTheServerThatHasTheirs(t *testing.T) {
 	}
 	s.load("b", "load", "sql")
 	s.load("a", "unload", "sql")
-	failed := 0 // failures until the access log has reported the first 404
+	failed := 0 // failures until the access log reports the first 404
 	s.Eventually("40 requests in a row follow the adapter", func() error {
 		for range 40 {
 			got, err := s.ask("/", adapterQuestion)
@@ -61,7 +59,7 @@ func TestAdapters_RequestsGoToTheServerThatHasTheirs(t *testing.T) {
 	}
 }
 
-// One server loads an adapter that no list had, while requests continue.
+// Before a server loads the adapter, no server's list of models has it.
 func TestAdapters_FirstRequestForANewOneIsServed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -80,7 +78,6 @@ func TestAdapters_FirstRequestForANewOneIsServed(t *testing.T) {
 	}
 }
 
-// Servers with no list of models, or an incomplete one, get requests nevertheless.
 func TestAdapters_ListsThatAreWrongRejectNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

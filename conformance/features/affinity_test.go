@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// The requests of a session stay at the cluster that served the first one, even if another is
-// better, until that cluster declines. Then they stay at another cluster. The client's session
-// names no cluster.
+// A session stays at the cluster that served its first request, even if another cluster is faster.
+// When the cluster declines, the session moves to another cluster, and stays there.
 func TestAffinity_SessionStaysAtItsCluster(t *testing.T) {
 	t.Parallel()
 	s, clusters := newSite(t), map[string]*cluster{}
@@ -19,7 +18,6 @@ func TestAffinity_SessionStaysAtItsCluster(t *testing.T) {
 	}
 	s.up("affinity.yaml")
 	s.answers("/far", http.StatusOK)
-	// Each session begins at the cluster that is best then.
 	at, seen := map[string]string{}, map[string]bool{}
 	s.Eventually("sessions are at several clusters", func() error {
 		id := fmt.Sprint("user-", len(at))
@@ -53,7 +51,6 @@ func TestAffinity_SessionStaysAtItsCluster(t *testing.T) {
 		return because(by != late, by, " serves")
 	})
 
-	// A declining cluster loses its sessions to others, where they stay.
 	clusters[late].set(func(c *cluster) { full(c); c.down = true })
 	if late == "west" {
 		clusters[late].server.Close()
@@ -74,8 +71,8 @@ func TestAffinity_SessionStaysAtItsCluster(t *testing.T) {
 	}
 }
 
-// tokenLeads makes the cluster of a token slow. The token must still lead to it, and its picker
-// must receive its own token.
+// tokenLeads makes a cluster slow. Requests with the cluster's session token must still go there,
+// and its picker must receive the token that it issued.
 func tokenLeads(t *testing.T, s *site, c *cluster, token string) {
 	t.Helper()
 	c.set(slow(300 * time.Millisecond))

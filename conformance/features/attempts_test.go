@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Penstock counts requests to other clusters by cluster. explain --why shows a request's result at
-// each cluster, even if no picker of Penstock sees the request.
+// explain --why shows a request's result at each cluster, even if no picker of Penstock gets the
+// request.
 func TestAttempts_WhyShowsEachClusterThatWasAsked(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -21,8 +21,6 @@ func TestAttempts_WhyShowsEachClusterThatWasAsked(t *testing.T) {
 		ended = `  outcome      ended after \d+\.\d{3} s, status 200, served by 127\.0\.0\.1:\d+, headers after \d+\.\d{3} s, first byte after \d+\.\d{3} s`
 		named = `  choice       its own picker names 127\.0\.0\.1:\d+`
 	)
-	// A spill tries the clusters of an import in order, and moves on if one declines, as other
-	// requests do.
 	spilled := []string{`pick .*, pool default/both, .*`, `  choice       spilled: import default/far .*`,
 		`pick .*, cluster east of import default/far, .*`, named, ended}
 	for range 6 {
@@ -55,8 +53,8 @@ func TestAttempts_WhyShowsEachClusterThatWasAsked(t *testing.T) {
 	}
 }
 
-// why sends requests to a path until a cluster serves one. Its explanation must have these lines in
-// order, and no further clusters.
+// why sends requests to a path until a cluster serves one. explain --why must show these lines in
+// order, and no other cluster.
 func (s *site) why(path, by string, lines ...string) {
 	s.Helper()
 	var id string

@@ -7,8 +7,6 @@ import (
 	"testing"
 )
 
-// A conversation stays at the server of its beginning, and conversations are spread over the
-// servers.
 func TestCHWBL_GatewayKeepsConversationsTogether(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

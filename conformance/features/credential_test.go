@@ -9,11 +9,10 @@ import (
 	"testing"
 )
 
-// ofClient has the credentials that a client sends to an open route.
 var ofClient = []string{"authorization", "Bearer of-the-client", "x-api-key", "of-the-client",
 	"api-key", "of-the-client"}
 
-// keyed is a model server that stores the headers of its last request. penstock sim redacts
+// keyed is a model server that stores the headers of its last request, because penstock sim redacts
 // credentials.
 type keyed struct {
 	mu   sync.Mutex
@@ -59,8 +58,7 @@ func (k *keyed) requested() bool {
 	return k.last != nil
 }
 
-// A server's own key replaces the client's credentials at the servers of its pool only: no mirror,
-// other backend or spill target receives it.
+// No mirror, other backend or spill target receives a pool's own key.
 func TestUpstreamCredential_GoesToThePoolsOwnServersAlone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -111,8 +109,8 @@ func TestUpstreamCredential_GoesToThePoolsOwnServersAlone(t *testing.T) {
 	}
 }
 
-// Without its key a pool's servers get no requests. Responses have a reason, and the pool has a
-// finding.
+// While the Secret of its key is missing, a pool's servers get no requests. Responses are 503 with
+// a reason, and status has a finding.
 func TestUpstreamCredential_MissingSecretFailsClosed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// loaded is a model server whose metrics page has a queue and a KV cache usage that the test sets.
+// loaded is a model server with a metrics page whose queue and KV cache usage a test sets.
 type loaded struct{ page atomic.Pointer[string] }
 
 func (l *loaded) has(queue int, kv float64) {
@@ -30,8 +30,8 @@ func (l *loaded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Without a PoolPolicy, a Sheddable model is shed if no server has capacity, as by the inference
-// extension's filter. Other models are served.
+// Without a PoolPolicy, requests for a Sheddable model are rejected if no server has capacity, as
+// in the inference extension.
 func TestCriticality_SheddableModelIsShedWhereNoServerHasCapacity(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -20,14 +20,12 @@ import (
 	"github.com/penstock-project/penstock/manifests/monitoring"
 )
 
-// without lists, by panel, the queries that have no data in this test, and why.
+// without has the panels without data in this test, and the reason.
 var without = map[string]string{
 	"NACKs":                     "Envoy rejects nothing",
 	"Wait that clusters report": "the import has one cluster, so there is no choice between clusters",
 }
 
-// A Prometheus scrapes two clusters of a set under traffic. Each query of each dashboard must have
-// data.
 func TestDashboards_EachQueryHasData(t *testing.T) {
 	s, east := newSite(t), newSite(t)
 	for _, name := range []string{"pod", "here"} {
@@ -35,7 +33,7 @@ func TestDashboards_EachQueryHasData(t *testing.T) {
 		s.ports[name] = east.ports[name]
 	}
 	s.backend("broken", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet { // health and metrics pages always answer
+		if r.Method != http.MethodGet { // requests for health and metrics always succeed
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 	}))
@@ -46,7 +44,7 @@ func TestDashboards_EachQueryHasData(t *testing.T) {
 	for _, path := range []string{"/", "/far"} {
 		s.answers(path, http.StatusOK)
 	}
-	for _, path := range []string{"/", "/", "/", "/", "/far"} { // the pool has room for one request
+	for _, path := range []string{"/", "/", "/", "/", "/far"} { // more requests than the pool's limit, which is one
 		s.traffic(path)
 	}
 	s.answers("/broken", http.StatusInternalServerError)
@@ -84,13 +82,11 @@ func TestDashboards_EachQueryHasData(t *testing.T) {
 	}
 }
 
-// prometheus is a running Prometheus.
 type prometheus struct {
 	s    *site
 	base string
 }
 
-// newPrometheus scrapes sites every second.
 func newPrometheus(t *testing.T, sites ...*site) *prometheus {
 	t.Helper()
 	program := os.Getenv("PROMETHEUS")

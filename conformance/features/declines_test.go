@@ -10,13 +10,12 @@ import (
 	"time"
 )
 
-// soon bounds the time of a request that no queue holds: far below ttlSeconds of the pools, and far
-// above what a loaded machine needs.
+// soon bounds the time of a request that does not wait in a queue. It is far below the pools'
+// ttlSeconds, and more than a busy machine needs.
 const soon = 15 * time.Second
 
-// While its servers are busy, a pool with flow control holds its own clients' requests. A request
-// of another cluster goes to an idle cluster, whatever policy chose this one, and however the pool
-// is reached.
+// While its servers are busy, a pool with flow control queues its own clients' requests. Requests
+// of another cluster go to an idle cluster, with each policy and in each mode.
 func TestFlowControl_BusyExporterHoldsNoRequestThatAnIdleOneServes(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"EndpointMode", "ParentMode"} {
@@ -41,7 +40,6 @@ func TestFlowControl_BusyExporterHoldsNoRequestThatAnIdleOneServes(t *testing.T)
 	}
 }
 
-// The last cluster holds the request: flow control works for imports, too.
 func TestFlowControl_LastClusterHoldsTheRequestUntilAServerIsFree(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"EndpointMode", "ParentMode"} {
@@ -70,7 +68,7 @@ func lastHolds(t *testing.T, mode string) {
 	last := ""
 	here.Eventually("the request waits at one of them", func() error {
 		for name, at := range exporters {
-			if at.come() > before[name] { // others may have been picked, so that fewer wait
+			if at.come() > before[name] { // counts picked requests, too, because some may have left the queue
 				last = name
 			}
 		}
@@ -87,8 +85,8 @@ func lastHolds(t *testing.T, mode string) {
 	}
 }
 
-// exporting starts a cluster with an import, and two clusters that export it: east, whose server
-// runs one request at a time, and west, with further parts, and arguments for its server.
+// exporting starts a cluster with an import, and its exporters: east, whose server runs one request
+// at a time, and west, whose server gets the arguments. parts are written at both exporters.
 func exporting(t *testing.T, mode string, parts []string, west ...string) (here *site, exporters map[string]*site) {
 	here, exporters = newSite(t), map[string]*site{}
 	here.member("here", "", "declines.yaml", with("here"))
@@ -116,7 +114,7 @@ func exporting(t *testing.T, mode string, parts []string, west ...string) (here 
 	return here, exporters
 }
 
-// goesTo sends requests at once. The server must answer each of them soon.
+// goesTo sends requests concurrently. The server must answer each within soon.
 func (s *site) goesTo(policy, server string, requests int) {
 	s.Helper()
 	var all sync.WaitGroup
@@ -158,7 +156,7 @@ func (s *site) fill(waiting float64) (free func()) {
 	return free
 }
 
-// come returns how many requests wait or were picked.
+// come returns how many requests were queued or picked.
 func (s *site) come() float64 { return s.waiting() + s.series(picked) }
 
 func (s *site) waiting() float64 {

@@ -9,20 +9,19 @@ import (
 	"testing"
 )
 
-// nvidiaSMI lists two devices in nvidia-smi's output format.
 const nvidiaSMI = `#!/bin/sh
 [ "$1" = --query-gpu=index,uuid,name,memory.total,mig.mode.current ] || { echo "not a valid field: $1"; exit 2; }
 echo '0, GPU-8e1b24a5-4a7e-6b4f-b1c2-1d0a5f3c9e11, NVIDIA L40S, 46068, [N/A]'
 echo '1, GPU-1f0c7d9e-3b52-4c68-9a44-7be2d8f6a022, NVIDIA L40S, 46068, [N/A]'
 `
 
-// cudaServer appends the devices that it sees to a file with its name, and serves.
+// cudaServer appends its device variables to a file with its name, and serves.
 const cudaServer = `#!/bin/sh
 echo "$CUDA_DEVICE_ORDER $CUDA_VISIBLE_DEVICES" >> "FILES/$2.devices"
 exec PENSTOCK sim --listen "$1" --name "$2" --model "$3"
 `
 
-// cudaEngine has a file of its own, because fixtures expand ${}.
+// Tests write cudaEngine to its own file, because fixtures expand ${}.
 const cudaEngine = `
 apiVersion: penstock.dev/v1alpha1
 kind: Engine
@@ -38,7 +37,6 @@ spec:
       process: {program: cuda-server, args: ['${host}:${port}', '${deployment}-${replica}', '${model.servedName}']}
 `
 
-// accelerated makes a site with nvidia-smi and cuda-server in its PATH.
 func accelerated(t *testing.T) (s *site, dir string) {
 	s = newSite(t)
 	dir = t.TempDir()
@@ -58,7 +56,7 @@ func (s *site) executable(dir, name, text string) {
 	}
 }
 
-// sees waits until a server has started. It returns the devices that each start of it saw.
+// sees waits until a server has started, and returns its device variables at each start.
 func (s *site) sees(dir, server string) (starts []string) {
 	s.Helper()
 	s.Eventually(server+" starts", func() error {

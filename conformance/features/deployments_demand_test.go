@@ -41,13 +41,13 @@ func TestIdle_AModelWithoutRequestsStopsAndTheNextRequestStartsIt(t *testing.T) 
 	}
 	s.Eventually("the server of naps has ended", func() error {
 		all := engines(t, s.state)
-		return because(len(all) == 2, all) // two servers: llama's, and the one that fails
+		return because(len(all) == 2, all) // servers of the models "llama" and "fails"
 	})
 	if by, err := s.asks("naps", "hello", 30*time.Second); err != nil || by != "naps-0" {
 		t.Errorf("a request for a model that is Asleep: got %q %v, want naps-0", by, err)
 	}
 	sleeps()
-	// A stream that lasts longer than the idle time of its model is not cut.
+	// A stream is not cut although it lasts longer than its model's idle time.
 	words, begun := strings.TrimSpace(strings.Repeat("word ", 60)), time.Now()
 	if _, err := s.asks("naps", words, 30*time.Second); err != nil || time.Since(begun) < 2*time.Second {
 		t.Errorf("a long response: got %v after %v, want no error, after at least 2 s", err, time.Since(begun))
@@ -67,7 +67,6 @@ echo "$CUDA_DEVICE_ORDER $CUDA_VISIBLE_DEVICES" >> "FILES/$2.devices"
 exec PENSTOCK sim --listen "$1" --name "$2" --model "$3" --inter-token-latency 10ms --grace 1ms
 `
 
-// Random requests for three models on one device are all served, and none is cut.
 func TestSwap_RandomRequestsForThreeModelsOnOneDeviceAreServed(t *testing.T) {
 	t.Parallel()
 	s, dir := accelerated(t)

@@ -136,7 +136,7 @@ func TestDeployment_AdaptersAreRoutedToTheServersOfTheirModel(t *testing.T) {
 		t.Errorf("%s answers a request for the adapter with %s, want llama-0 as sql", got.by(), got.body)
 	}
 	s.lists("", "llama", "sql of llama")
-	// A deployment keeps a name that another one also wants.
+	// A deployment keeps its adapter's name if another deployment claims it, too.
 	s.write("deployments_fields.yaml", with("adapters", "rival"))
 	s.reports("ModelDeployment default/llama serves sql at the same Gateway; write another name")
 }

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// elsewhere does not listen itself. Another process is to listen at the address in the file.
+// elsewhere does not listen. It writes to the file ASK the address where another process shall
+// listen.
 const elsewhere = `#!/bin/sh
 echo "$1" > ASK.new && mv ASK.new ASK
 exec sleep 1000000
@@ -29,8 +30,8 @@ spec:
       process: {program: elsewhere, args: ['${host}:${port}']%s}
 `
 
-// The listener of an engine in a container is another process, which the command that starts the
-// container has not started. This test is such a process.
+// An engine in a container may listen in a process that its command has not started. Here, the test
+// is this process.
 func TestDeployment_ListenerOfAnotherProcessServesIfTheEngineAllowsIt(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -63,7 +64,7 @@ func TestDeployment_ListenerOfAnotherProcessServesIfTheEngineAllowsIt(t *testing
 	s.Eventually("the engine asks for a listener", serve)
 	s.logged("another process listens at 127.0.0.1:")
 	s.Write("engine.yaml", fmt.Sprintf(elsewhereEngine, ", listener: Any"))
-	s.Eventually("the listener counts", func() error { // a request would wait for it, and the engine for a listener
+	s.Eventually("the listener counts", func() error { // no request is sent, because it would wait for the listener
 		got := s.status()
 		return errors.Join(serve(), because(strings.Contains(got, "1 of 1 servers"), got))
 	})

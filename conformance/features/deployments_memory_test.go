@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/engine/memory/memorytest"
 )
 
-// memoryServer serves a file in GGUF. Its first argument is --host.
+// memoryServer serves a GGUF file. Its first argument is --host.
 const memoryServer = `#!/bin/sh
 while [ $# -gt 1 ]; do
   case $1 in --host) host=$2;; --port) port=$2;; --alias) alias=$2;; esac
@@ -21,7 +21,7 @@ done
 exec PENSTOCK sim --listen "$host:$port" --model "$alias" --name "$alias-0"
 `
 
-// sized makes a site on a machine with two accelerators of 45 GiB, and a model of 40 GiB.
+// sized makes a site with two accelerators of 45 GiB, and a model of 40 GiB with the given context.
 func sized(t *testing.T) (s *site, edits func(context string) []edit) {
 	s, dir := accelerated(t)
 	s.executable(dir, "llama-server", memoryServer)
@@ -46,7 +46,7 @@ func TestMemory_AModelThatCannotFitIsFailedWithTheNumbers(t *testing.T) {
 	if err != nil || got.status != http.StatusServiceUnavailable || !strings.Contains(got.body, problem) {
 		t.Errorf("a request for it: %d %s %v, want the reason", got.status, got.body, err)
 	}
-	// A model starts if its layers need not all be on accelerators.
+	// A model starts if only some of its layers must be on accelerators.
 	if by, err := s.asks("part", "hello", 30*time.Second); err != nil || by != "part-0" {
 		t.Errorf("a model in part on the accelerator: got %q %v, want part-0", by, err)
 	}
@@ -58,7 +58,6 @@ func TestMemory_AModelThatCannotFitIsFailedWithTheNumbers(t *testing.T) {
 		}
 		return because(by == "llama-0", by)
 	})
-	// A change that cannot fit stops no server.
 	s.write("deployments_memory.yaml", append(edits("131072"), with("part"))...)
 	s.reports("spec.resources.gpu: " + problem)
 	if by, err := s.asks("llama", "hello again", 30*time.Second); err != nil || by != "llama-0" {

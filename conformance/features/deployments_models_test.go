@@ -25,7 +25,6 @@ func (s *site) hub() *registrytest.Registry {
 	return r
 }
 
-// modelServer writes a program named llama-server, and returns its folder.
 func (s *site) modelServer() string {
 	s.Helper()
 	path := filepath.Join(s.TempDir(), "llama-server")
@@ -64,7 +63,7 @@ func TestModels_ADeploymentDownloadsItsModelOnce(t *testing.T) {
 			t.Errorf("got a request for %s, want Q4_K_M alone", q.Path)
 		}
 	}
-	// The next process needs no registry: it adopts the server with its model loaded.
+	// The next process adopts the running server, so it needs no registry.
 	before := s.engine1()
 	r.Status(503)
 	requests := len(r.Requests())

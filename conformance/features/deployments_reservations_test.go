@@ -10,8 +10,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/engine/devices"
 )
 
-// Requests for three models without accelerators are served, although only one fits into main
-// memory.
 func TestSwap_ModelsWithoutAcceleratorsTakeTurnsInMainMemory(t *testing.T) {
 	t.Parallel()
 	s, host, models := newSite(t), devices.ThisHost(), []string{"cpu-a", "cpu-b", "cpu-c"}

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// sends keeps requests for a model in flight until end is called. end returns how many were
-// answered, and the first failure.
+// sends keeps requests for a model in flight until end is called. end returns the number of
+// answers, and the first failure.
 func (s *site) sends(model string, clients int) (end func() (answered int, failed error)) {
 	count := s.failures(model, clients)
 	return func() (int, error) {
@@ -24,7 +24,7 @@ func (s *site) sends(model string, clients int) (end func() (answered int, faile
 	}
 }
 
-// failures is sends, and returns all failures.
+// failures is like sends, but end returns all failures.
 func (s *site) failures(model string, clients int) (end func() (answered int, failed []error)) {
 	ctx, stop := context.WithCancel(s.Context())
 	var all sync.WaitGroup
@@ -65,7 +65,6 @@ func (s *site) only(model string, servers ...string) {
 	})
 }
 
-// oneServer waits until the other servers have ended.
 func (s *site) oneServer() {
 	s.Helper()
 	s.Eventually("one server is left", func() error {
@@ -142,8 +141,8 @@ func TestRollout_OneServerWithoutASpareDeviceWaitsForRecreate(t *testing.T) {
 	s.loses(end)
 }
 
-// Two deployments exchange their models. A request that Envoy has routed before the change may
-// reach the server of the other model, which rejects it; later ones do not.
+// Two deployments exchange their models. The server of the other model rejects requests that Envoy
+// routed before the change. Later requests are served.
 func TestRollout_ExchangedModelsReachTheirServers(t *testing.T) {
 	t.Parallel()
 	const clients = 3

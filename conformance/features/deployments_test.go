@@ -110,7 +110,6 @@ func TestDeployment_StartsItsServerAndOutlivesUp(t *testing.T) {
 	})
 }
 
-// enginePort is the port of the one model server.
 func (s *site) enginePort() (port int) {
 	s.Helper()
 	var saved struct{ Ports map[string]int }

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// sidecar plays llm-d's routing sidecar (connector nixlv2) in front of a decode server, because
-// llm-d-inference-sim lacks it. It first sends the prompt, for one token, to the server in the
-// header. Then its own server gets the request with the place of the cache.
+// sidecar imitates llm-d's routing sidecar (connector nixlv2), which llm-d-inference-sim lacks. It
+// sends the prompt, for one token, to the server in the header, and then the request with the
+// cache's location to its own server.
 func (s *site) sidecar(name, decode string) {
 	post := func(r *http.Request, server string, body map[string]any) (*http.Response, error) {
 		text, err := json.Marshal(body)
@@ -80,7 +80,8 @@ func (s *site) sidecar(name, decode string) {
 	}))
 }
 
-// llm-d-inference-sim plays prefill and decode by kv_transfer_params in bodies, without headers.
+// llm-d-inference-sim simulates prefill and decode by kv_transfer_params in bodies, without
+// headers.
 func TestDisagg_LLMDInferenceSimPrefillsAndDecodes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

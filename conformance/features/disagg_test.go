@@ -23,8 +23,8 @@ func roles(t *testing.T, config string, roles ...string) *site {
 	return s
 }
 
-// A header names a prefill server for a long prompt, but not for a short prompt or one that decode
-// has cached. Clients' values of the header are removed.
+// A header names a prefill server for a long prompt, except for a cached one. The gateway removes
+// clients' values of the header.
 func TestDisagg_PrefillServerIsNamed(t *testing.T) {
 	t.Parallel()
 	s := roles(t, "roles", "prefill", "decode")
@@ -45,8 +45,8 @@ func TestDisagg_PrefillServerIsNamed(t *testing.T) {
 	served(prompt("short", 8), "")
 	served(prompt("long", 400), prefill)
 	served(prompt("long", 400), "") // decode now has the prompt cached
-	// The last pick had no prefill, the one before had. Verdicts of sampled picks name servers too,
-	// so only the label counts.
+	// Of the two picks, only the earlier has a prefill server. The expression ignores the server's
+	// address elsewhere in the text.
 	label := regexp.MustCompile(`(?m)^  prefill +` + regexp.QuoteMeta(prefill) + `$`)
 	if text := s.explain("--last", "2"); len(label.FindAllString(text, -1)) != 1 {
 		t.Errorf("explain --last 2: got\n%s\nwant the label prefill %s once", text, prefill)
@@ -56,7 +56,6 @@ func TestDisagg_PrefillServerIsNamed(t *testing.T) {
 		t.Errorf("explain: got\n%s\nwant out: decode-filter, and out: prefill-filter", text)
 	}
 
-	// Without a prefill server, decode does all the work.
 	s.write("disagg.yaml", with("decode", "policy", "roles"))
 	n := 0
 	s.Eventually("decode is alone", func() error {
@@ -65,20 +64,17 @@ func TestDisagg_PrefillServerIsNamed(t *testing.T) {
 		h := s.last("decode").Headers.Get(header)
 		return because(h == "", "it got ", h)
 	})
-	// Without a decode server, requests fail.
 	s.write("disagg.yaml", with("prefill", "policy", "roles"))
 	s.answers("/", http.StatusServiceUnavailable)
 }
 
-// dynamo numbers the servers, and makes the picker send the numbers that Dynamo's frontends expect.
+// dynamo numbers the servers, and adds the plugin that sends the numbers to Dynamo's frontends.
 var dynamo = []edit{
 	swap("llm-d.ai/role: prefill", `llm-d.ai/role: prefill, penstock.dev/dynamo-instance-id: "17"`),
 	swap("llm-d.ai/role: decode", `llm-d.ai/role: decode, penstock.dev/dynamo-instance-id: "18"`),
 	swap("- type: max-score-picker", "- type: max-score-picker\n- type: dynamo-headers"),
 }
 
-// The first pool's servers are gone. The second pool's server, which serves the request, gets no
-// header of the first pool.
 func TestDisagg_NextPoolAfterASpillSeesNoPrefillServer(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -107,7 +103,6 @@ func TestDisagg_NextPoolAfterASpillSeesNoPrefillServer(t *testing.T) {
 	spilled(strings.Replace(prompt("two", 400), "{", `{"nvext":{"token_data":[1,2]},`, 1))
 }
 
-// Dynamo's frontends get the numbers of the picked workers only.
 func TestDynamo_FrontendsGetTheWorkersOfThePick(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -136,7 +131,6 @@ func TestDynamo_FrontendsGetTheWorkersOfThePick(t *testing.T) {
 	}
 }
 
-// Only a request with an image gets an encode server.
 func TestDisagg_ImagesAreEncodedElsewhere(t *testing.T) {
 	t.Parallel()
 	s := roles(t, "images", "encode", "decode")
@@ -155,7 +149,7 @@ func TestDisagg_ImagesAreEncodedElsewhere(t *testing.T) {
 }
 
 // A sidecar at the pod's first port passes requests to the pod's data-parallel ranks. The picker
-// counts the ranks separately.
+// names the rank in a header.
 func TestDisagg_DataParallelRankIsNamed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -21,11 +21,10 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// pageLimit bounds the commands of a block, so that a page that hangs ends.
 const pageLimit = 2 * time.Minute
 
-// The commands of each page of docs/ work in an empty folder, and print the text on the page. If
-// the machine has network namespaces, pages run concurrently.
+// The commands of each page in docs/ work in an empty folder, and print the text on the page. Pages
+// run concurrently if the machine has network namespaces.
 func TestDocs_CommandsOfPagesRun(t *testing.T) {
 	pages, err := docs.Pages()
 	if err != nil {
@@ -48,8 +47,6 @@ func TestDocs_CommandsOfPagesRun(t *testing.T) {
 	}
 }
 
-// missingProgram returns an error if the commands of a page run curl or openssl, and this machine
-// has no such program.
 func missingProgram(page docs.Page) error {
 	for _, program := range []string{"curl", "openssl"} {
 		runs := func(b docs.Block) bool {
@@ -77,8 +74,8 @@ func TestDocs_PageOfAMissingProgramIsNamed(t *testing.T) {
 	}
 }
 
-// isolation returns a command that runs bash with its own ports and processes; none if this machine
-// has no such namespaces.
+// isolation returns a command that runs bash with its own ports and processes; nil: the machine has
+// no such namespaces.
 func isolation() []string {
 	for _, flags := range [][]string{nil, {"--map-root-user"}} {
 		prefix := append([]string{"unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"}, flags...)
@@ -90,7 +87,6 @@ func isolation() []string {
 	return nil
 }
 
-// externalBuilt builds penstock-external beside penstock, for the pages that use it.
 var externalBuilt = sync.OnceValue(func() error {
 	_, err := process.Build(context.Background(), filepath.Dir(binary), "penstock-external")
 	return err
@@ -114,11 +110,11 @@ func runPage(t *testing.T, page docs.Page, prefix []string) {
 			if next := page.Blocks[i+1:]; len(next) > 0 && next[0].Lang == "text" && next[0].Tag == "test" {
 				shown = next[0].Text
 			}
-			if shown != "" && strings.HasSuffix(strings.TrimSpace(b.Text), "&") { // a background command prints more
+			if shown != "" && strings.HasSuffix(strings.TrimSpace(b.Text), "&") { // more output follows
 				shown = "...\n" + shown + "...\n"
 			}
 			s.run(at, b.Text, shown)
-		case "text": // run compares the text
+		case "text": // compared by run
 		default:
 			s.write(at, b.Arg, b.Text)
 		}
@@ -131,7 +127,7 @@ type shell struct {
 	files string // folder of commands and outputs
 	input io.WriteCloser
 	ended chan struct{}
-	count int // number of commands
+	count int
 }
 
 // newShell starts a bash that ends with the test, together with all processes of the page.
@@ -169,7 +165,6 @@ func newShell(t *testing.T, prefix []string) *shell {
 	return s
 }
 
-// end ends the shell's process group by SIGTERM, and after a while by SIGKILL.
 func (s *shell) end(group int) {
 	_ = s.input.Close()
 	_ = syscall.Kill(-group, syscall.SIGTERM)
@@ -190,7 +185,7 @@ func (s *shell) write(at, name, text string) {
 	rig.Write(filepath.Base(path), text)
 }
 
-// run gives commands to bash, and waits until they have ended and printed shown. If shown is empty,
+// run sends commands to bash, and waits until they have ended and printed shown. If shown is empty,
 // each command must succeed.
 func (s *shell) run(at, text, shown string) {
 	s.Helper()

@@ -8,7 +8,6 @@ import (
 	"testing"
 )
 
-// guideDocument has the types of llm-d's guides for token load, flow control and latency.
 const guideDocument = `
 apiVersion: llm-d.ai/v1
 kind: EndpointPickerConfig
@@ -34,8 +33,8 @@ schedulingProfiles:
   plugins: [{pluginRef: prefix-cache-affinity-filter}, {pluginRef: latency-scorer}, {pluginRef: no-hit-lru-scorer}]
 `
 
-// The arguments are from KServe's scheduler, whose template renders flags that are off as empty
-// arguments.
+// KServe's scheduler starts the picker with these arguments. Its template renders flags that are
+// off as empty arguments.
 func TestDropIn_ManifestsOfLLMDsPickerStartUnchanged(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -48,7 +47,6 @@ func TestDropIn_ManifestsOfLLMDsPickerStartUnchanged(t *testing.T) {
 	s.up("externalpicker.yaml", with("two", "external", "slice"))
 	s.answers("/", http.StatusOK)
 
-	// A long prompt goes again to the server that has read it.
 	words := strings.Repeat("the same words again and again ", 40)
 	prompt := fmt.Sprintf(`{"model": "llama", "messages": [{"role": "user", "content": %q}]}`, words)
 	first := s.answered("/", prompt).by()
@@ -58,7 +56,7 @@ func TestDropIn_ManifestsOfLLMDsPickerStartUnchanged(t *testing.T) {
 		}
 	}
 
-	// Series for dashboards and autoscalers of llm-d's users, by current and former names.
+	// llm-d's dashboards and autoscalers read these series, by their current or former names.
 	page := ""
 	shows := func(what string) {
 		t.Helper()

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// inARow polls until check accepts the answers of n successive requests. A machine that is too busy
-// to report an end in time costs a round, but not the test.
+// inARow polls until check accepts the answers of n successive requests. A failure begins a new
+// round, because a busy machine may report a request's end too late.
 func (s *site) inARow(n int, check func(reply) error) {
 	s.Helper()
 	s.Eventually(fmt.Sprint(n, " requests in a row"), func() error {
@@ -24,7 +24,7 @@ func (s *site) inARow(n int, check func(reply) error) {
 	})
 }
 
-// A client that sends one request at a time never finds an idle pool full.
+// An idle pool never appears full to a client that sends one request at a time.
 func TestEnded_NextRequestOfAClientIsNotSpilled(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -37,7 +37,6 @@ func TestEnded_NextRequestOfAClientIsNotSpilled(t *testing.T) {
 	})
 }
 
-// Identical requests in sequence stay at the server that has their prompt cached.
 func TestEnded_SequentialRequestsKeepTheirServer(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// vllmBlock is the engines' block size (BLOCK of vllm.sh). Only whole blocks are cached.
+// vllmBlock is the engines' block size in tokens (BLOCK of vllm.sh). Only whole blocks are cached.
 const vllmBlock = 32
 
 func (e *engine) total(s *site, name string) (sum float64) {
@@ -52,7 +52,6 @@ func chat(s *site, url string, messages []message) (u usage, err error) {
 	return u, nil
 }
 
-// words returns a text that begins like no other.
 func words() string {
 	var b strings.Builder
 	for range 120 {
@@ -61,8 +60,8 @@ func words() string {
 	return b.String()
 }
 
-// talk holds conversations, whose turns alternate. It returns how many of their prompts' tokens an
-// engine has read before, in whole blocks.
+// talk holds conversations, whose turns alternate. It returns how many prompt tokens an engine has
+// read before, in whole blocks.
 func talk(s *site, conversations, turns int) (reusable float64, err error) {
 	history := make([][]message, conversations)
 	before := make([]float64, conversations)
@@ -82,7 +81,7 @@ func talk(s *site, conversations, turns int) (reusable float64, err error) {
 }
 
 // engineHits compares the engines' cached tokens with the possible number, and with the picker's
-// prediction from KV events. Earlier events of the engines come only from their replays.
+// prediction from KV events. The picker gets earlier events only by replay.
 func engineHits(t *testing.T, s *site, engines ...*engine) {
 	for i, e := range engines {
 		body := fmt.Sprintf(`{"model":"tiny","max_tokens":1,"prompt":%q}`, long(90+i))
@@ -110,7 +109,7 @@ func engineHits(t *testing.T, s *site, engines ...*engine) {
 		return s.series(`penstock_picker_model_requests_total{model="tiny",outcome="served",pool="default/chat"}`)
 	}
 	const conversations, turns = 3, 4
-	// a slow machine renders some prompts too late
+	// Polls, because a slow machine tokenizes some prompts too late.
 	s.Eventually("engines have what can be reused, as predicted", func() error {
 		hit, cached, ended := hits(), predicted(), served()
 		reusable, err := talk(s, conversations, turns)
@@ -129,7 +128,8 @@ func engineHits(t *testing.T, s *site, engines ...*engine) {
 		}
 		return nil
 	})
-	// Without events each request would find one of two servers, so 12 in a row are no chance.
+	// Without events, a prompt goes to the right one of two servers by chance, so 12 in a row are
+	// proof.
 	s.Eventually("requests follow prompts that engines got from another client", func() error {
 		for i := range 12 {
 			document, e := words(), engines[rand.IntN(len(engines))]

@@ -44,8 +44,8 @@ func (c *counting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.proxy.ServeHTTP(w, r)
 }
 
-// chats sends a request every 100 ms until ctx ends, streamed or not. Its clients wait for limit.
-// It counts the requests, and those that failed.
+// chats sends a request every 100 ms until ctx ends. Clients give up after limit. It returns the
+// numbers of requests and of failed requests.
 func (s *site) chats(ctx context.Context, stream bool, limit time.Duration) (sent, failed int64) {
 	var all sync.WaitGroup
 	var bad atomic.Int64
@@ -81,7 +81,7 @@ func (s *site) chats(ctx context.Context, stream bool, limit time.Duration) (sen
 
 // The engine core of one of two servers stops. Its API server stays healthy, its metrics keep their
 // values, and streams get headers. After three seconds it gets at most three more requests,
-// streamed or not, whether clients wait or give up. It serves again once it continues.
+// streamed or not, even if clients give up.
 func TestEngines_VLLMHung(t *testing.T) {
 	s := newSite(t)
 	s.publishers()
@@ -121,7 +121,7 @@ func TestEngines_VLLMHung(t *testing.T) {
 				sent, failed := s.chats(ctx, c.stream, c.limit)
 				ended <- [2]int64{sent, failed}
 			}()
-			at := func(d time.Duration) { // waits until a time of the measurement
+			at := func(d time.Duration) { // waits for d
 				select {
 				case <-time.After(d):
 				case <-ctx.Done():

@@ -39,7 +39,7 @@ func (e *engine) again(s *site, name string) {
 }
 
 // killed kills one of two engines under load, in different ways in turn. It returns how many
-// requests failed before they began.
+// requests failed before their answer began.
 func killed(t *testing.T, kind string, kills ...func(*engine) error) (failed int) {
 	s := newSite(t)
 	names := []string{"a", "b"}
@@ -80,7 +80,6 @@ func whole(e *engine) error {
 	return syscall.Kill(-e.group(), syscall.SIGKILL)
 }
 
-// coreAlone kills the process that computes.
 func coreAlone(e *engine) error {
 	pid, err := e.core()
 	if err != nil {

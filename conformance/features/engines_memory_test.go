@@ -22,7 +22,8 @@ var (
 	weightSize = regexp.MustCompile(`load_tensors: .* model buffer size = +([0-9.]+) MiB`)
 )
 
-// llama.cpp prints what it reserves. With --parallel, requests share the context.
+// The estimates must equal the sizes that llama.cpp prints. With --parallel, requests share the
+// context.
 func TestEngines_LlamaCppReservesWhatIsEstimated(t *testing.T) {
 	s := newSite(t)
 	gguf := s.llamaServerOnPath()
@@ -84,7 +85,7 @@ func (s *site) reserved(gguf string, args []string) (cache, weights float64) {
 		text, err = os.ReadFile(path)
 		return errors.Join(err, because(listens.Match(text), string(text)))
 	})
-	last := func(size *regexp.Regexp) float64 { // the last one, because llama.cpp also prints an estimate before
+	last := func(size *regexp.Regexp) float64 { // the last match, because llama.cpp prints an estimate first
 		all := size.FindAllSubmatch(text, -1)
 		if len(all) == 0 {
 			s.Fatalf("got no %v, want one in\n%s", size, text)

@@ -13,16 +13,17 @@ import (
 	"time"
 )
 
-// rateRuns is how many runs are compared by their median, each with ratePrompts prompts.
+// The medians of rateRuns runs are compared, each with ratePrompts prompts.
 const rateRuns, ratePrompts = 5, 8
 
-// maxNoise is the error of an A/A run, in percent, above which rate_error_vllm has no limit.
+// maxNoise is the difference of two equal runs, in percent, above which rate_error_vllm has no
+// limit.
 const maxNoise = 10
 
 var promptLength = regexp.MustCompile(`a prompt of ([\d,]+) tokens`)
 
 // direct sends prompts to an engine in sequence, and returns how many tokens it reads in a second.
-// It is a regression through the origin: with a tiny model's attention, a token's time is
+// The rate is a regression through the origin, because the tiny model's time for a token is
 // proportional to the prompt's length, and the prompts are about equally long.
 func (e *engine) direct(s *site, first int) (rate float64, err error) {
 	var squares, products float64
@@ -42,8 +43,8 @@ func (e *engine) direct(s *site, first int) (rate float64, err error) {
 	return squares / products, nil
 }
 
-// vllmRates compares the picker's rates, from the engines' series, with the rates of direct
-// requests. It prints rate_error_vllm.
+// vllmRates compares the picker's rates, which come from the engines' metrics, with the rates of
+// direct requests. It prints rate_error_vllm.
 func vllmRates(t *testing.T, s *site, engines ...*engine) {
 	next := int(time.Now().UnixMicro() % 1e6)
 	var errors, noise []float64

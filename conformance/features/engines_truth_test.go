@@ -19,16 +19,15 @@ import (
 
 const (
 	truthRequests = 200
-	truthLoad     = 0.5 // of both workloads, as a share of the server's calibrated capacity
+	truthLoad     = 0.5 // share of the server's calibrated capacity
 	truthLate     = 20 * time.Millisecond
 	truthNoise    = 1.15 // sim_truth has no limit if the two nearest of three real runs differ by more than this ratio
-	truthLimit    = 1.25 // 0.8 in the other direction
+	truthLimit    = 1.25 // largest ratio of simulated and real times, in either direction
 	truthChunk    = 2048 // prompt tokens in a step
 	truthBlocks   = 1 << 20 / simulation.BlockTokens
 )
 
-// truthRun has the times of one workload: to first tokens, and the mean between two tokens of each
-// answer.
+// truthRun has, for each request, the time to the first token, and the mean time between tokens.
 type truthRun struct{ first, between []time.Duration }
 
 func spread(times []time.Duration) (p50, p90 time.Duration) {
@@ -36,7 +35,6 @@ func spread(times []time.Duration) (p50, p90 time.Duration) {
 	return sorted[len(sorted)/2], sorted[len(sorted)*9/10]
 }
 
-// generate sends a prompt of token IDs. It returns the times of headers, first and last token.
 func (e *engine) generate(s *site, ids []int, output int, salt string) (headers, first, last time.Duration, err error) {
 	body, _ := json.Marshal(map[string]any{
 		"model": "tiny", "prompt": ids, "max_tokens": output, "ignore_eos": true, "stream": true, "temperature": 0,
@@ -60,8 +58,8 @@ func tokenIDs(seed uint64, n int) []int {
 	return ids
 }
 
-// calibrate measures a step's cost with single prompts, after the cached documents of the
-// calibration's workload, and with parallel answers. The compared workload contains none of these.
+// calibrate measures the cost of a step with single prompts, some after cached documents, and with
+// parallel answers. The compared workload has none of these prompts.
 func (e *engine) calibrate(t *testing.T, s *site) simulation.ServerConfig {
 	t.Helper()
 	var seed atomic.Uint64
@@ -152,7 +150,7 @@ func truthWorkload(t *testing.T, c *simulation.ServerConfig, s shape) *simulatio
 	random := rand.New(rand.NewPCG(s.seed, 13))
 	type drawn struct{ document, blocks, tail, output int }
 	var all []drawn
-	work := 0.0 // seconds of a server
+	work := 0.0 // seconds that a server needs for the requests
 	seen := map[int]bool{}
 	for range truthRequests {
 		document := int(float64(s.documents) * math.Pow(random.Float64(), 2))
@@ -191,7 +189,6 @@ func truthWorkload(t *testing.T, c *simulation.ServerConfig, s shape) *simulatio
 	return w
 }
 
-// truthPrompt returns a request's token IDs. Equal blocks have equal IDs.
 func truthPrompt(w *simulation.Workload, i int) (ids []int) {
 	r := &w.Requests[i]
 	for _, hash := range w.Chain(r, nil) {
@@ -200,8 +197,8 @@ func truthPrompt(w *simulation.Workload, i int) (ids []int) {
 	return append(ids, tokenIDs(uint64(i), r.Input-len(ids))...)
 }
 
-// real sends a workload to an engine. Each request is sent at its time, even if earlier ones are
-// unanswered.
+// real sends a workload to an engine. It sends each request at its time, even if earlier requests
+// are unanswered.
 func (e *engine) real(t *testing.T, s *site, w *simulation.Workload, salt string) (run truthRun) {
 	t.Helper()
 	var mu sync.Mutex
@@ -262,9 +259,8 @@ func simulated(t *testing.T, w *simulation.Workload, c simulation.ServerConfig) 
 	return run
 }
 
-// fit adjusts the times of a step and the rate of prompts in turn, until the simulation takes as
-// long for the calibration's workload as the engine did. Under load, client and server share the
-// CPU.
+// fit adjusts the times of a step and the rate of prompts in turn, until the simulation of the
+// calibration's workload takes as long as the engine. Under load, client and server share the CPU.
 func fit(t *testing.T, w *simulation.Workload, c simulation.ServerConfig, engine *truthRun) simulation.ServerConfig {
 	t.Helper()
 	apart := func(c simulation.ServerConfig) (sum float64) {
@@ -303,11 +299,9 @@ func fit(t *testing.T, w *simulation.Workload, c simulation.ServerConfig, engine
 	return c
 }
 
-// A simulated server takes as long as a real vLLM that reads and writes at the same rates.
 func TestEngines_VLLMTakesAsLongAsSimulated(t *testing.T) {
 	t.Setenv("LORA", "0")
-	// With the tiny model, vLLM's own processes, which share this CPU, would take more time than
-	// the model.
+	// With the tiny model, vLLM's own processes would use more of the CPU than the model.
 	t.Setenv("MODEL", "truth")
 	s := newSite(t)
 	e := s.engine("vllm", "a", "--max-num-batched-tokens", fmt.Sprint(truthChunk), "--max-num-seqs", "128")

@@ -29,7 +29,6 @@ func (s *site) vllmOnPath() (model string) {
 	return filepath.Join(installed(), "models", "tiny")
 }
 
-// vllmAnswers waits until the model answers, at most as long as an engine needs to start.
 func (s *site) vllmAnswers() {
 	s.Helper()
 	poll.NoError(s, "the real vLLM answers", engineLimit, func() error {
@@ -39,7 +38,6 @@ func (s *site) vllmAnswers() {
 	})
 }
 
-// commandLine returns the arguments of a process.
 func commandLine(pid int) []string {
 	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	return strings.Split(strings.TrimSuffix(string(raw), "\x00"), "\x00")
@@ -132,7 +130,6 @@ func TestEngines_VLLMSchemaIsTheParsersOwn(t *testing.T) {
 	}
 }
 
-// penstock engines install installs the engine that the tests start.
 func TestEngines_LlamaCppIsInstalledByOneCommand(t *testing.T) {
 	s := newSite(t)
 	gguf := filepath.Join(installed(), "models", "tiny.gguf")

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// long returns a prompt of some thousand tokens, which an engine reads much longer than it takes
-// for any answer. Prompts of different n begin differently, so that none is cached.
+// long returns a prompt of some thousand tokens, which takes an engine much longer than its answer.
+// Prompts of different n begin differently, so that none is cached.
 func long(n int) string {
 	var b strings.Builder
 	for i := range 2500 {
@@ -33,7 +33,6 @@ type event struct {
 	at   time.Duration
 }
 
-// timed sends a request and returns the times of its headers and of each event.
 func timed(s *site, url, body string) (headers time.Duration, events []event, err error) {
 	req, err := request(s.Context(), url, body)
 	if err != nil {
@@ -87,8 +86,7 @@ func modelsOf(s *site, e *engine) (ids []string, err error) {
 	return ids, nil
 }
 
-// vllmOnTheWire checks the properties of vLLM's answers on which Penstock relies. If it fails, a
-// new version has changed them.
+// vllmOnTheWire checks the properties of vLLM's answers on which Penstock relies.
 func vllmOnTheWire(t *testing.T, e *engine) {
 	s := newSite(t)
 	chat := func(text string, stream bool) string {
@@ -356,7 +354,7 @@ func firstToken(t *testing.T, s *site, prompt func(int) string) {
 
 type api struct{ name, path, body, has string }
 
-// behindGateway sends a request of each API that both engines have, and of the APIs in more.
+// behindGateway sends a request to each API that both engines have, and to the APIs in more.
 func behindGateway(t *testing.T, s *site, more ...api) {
 	all := []api{
 		{"chat", "/v1/chat/completions", `{"model":"tiny","max_tokens":4,"messages":[{"role":"user","content":"a"}]}`,

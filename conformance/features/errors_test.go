@@ -55,7 +55,6 @@ func TestErrors_HaveTheFormOfTheAPI(t *testing.T) {
 			})
 		}
 	}
-	// An error of a server passes unchanged.
 	req, err := request(s.Context(), s.base()+"/live/v1/nothing", question)
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +67,7 @@ func TestErrors_HaveTheFormOfTheAPI(t *testing.T) {
 	}
 }
 
-// checkError checks the form of an API's error; "": no API.
+// checkError requires the error form of an API, which is a path; "": no API's form.
 func checkError(api string, got reply, reason, message string) error {
 	var e struct {
 		Type  string
@@ -80,7 +79,7 @@ func checkError(api string, got reply, reason, message string) error {
 	}
 	isJSON := json.Unmarshal([]byte(got.body), &e) == nil && got.header.Get("content-type") == "application/json"
 	switch {
-	case api == "" && isJSON && reason != "no_endpoints": // a picker answers in JSON
+	case api == "" && isJSON && reason != "no_endpoints": // pickers always answer in JSON
 	case api == "":
 		return nil
 	case !isJSON || !strings.HasPrefix(e.Error.Message, message) || e.Error.Type == "":
@@ -93,7 +92,6 @@ func checkError(api string, got reply, reason, message string) error {
 		reason)
 }
 
-// Envoy's rejections have the form of the API, too, once Envoy has read the path.
 func TestErrors_OfRequestsThatEnvoyRejects(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -123,7 +121,6 @@ func TestErrors_OfRequestsThatEnvoyRejects(t *testing.T) {
 	}
 }
 
-// Errors of gRPC have gRPC's form.
 func TestErrors_OfGRPCHaveNoJSON(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -7,7 +7,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process/processtest"
 )
 
-// explain agrees with Envoy about each form of a request. make bench compares 20,000 requests of
+// explain and Envoy agree about each generated request. make bench compares 20,000 requests, with
 // another seed each day.
 func TestExplain_NeverDiffersFromEnvoy(t *testing.T) {
 	t.Parallel()

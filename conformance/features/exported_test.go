@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A pool that no cluster imports, because there is no ClusterSet or its annotations are invalid,
-// has a finding in the running process and in `penstock translate`.
+// status and penstock translate have a finding for a pool that is not exported, because there is no
+// ClusterSet or its annotations are invalid.
 func TestExport_AnnotationsWithoutEffectAreFindings(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

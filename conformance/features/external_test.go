@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// Tests each branch of the Dynamo proposal's diagram, with penstock-external's processor, router
-// and token store, and with workers.
+// Each branch of the diagram in Dynamo's proposal is tested with penstock-external as processor,
+// router and token store.
 func TestExternal_EachBranchOfTheProposalReachesTheWorker(t *testing.T) {
 	t.Parallel()
 	path, err := process.Build(t.Context(), t.TempDir(), "penstock-external")

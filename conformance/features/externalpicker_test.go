@@ -91,7 +91,6 @@ func (p *referencePicker) Process(s extprocv3.ExternalProcessor_ProcessServer) e
 	}
 }
 
-// external starts two model servers, and an external picker that picks the second.
 func external(t *testing.T, acknowledges bool) (s *site, p *referencePicker, stop func()) {
 	s = newSite(t)
 	s.server("pod-1")
@@ -111,8 +110,7 @@ func (s *site) allServedBy(path, by string, requests int) {
 	}
 }
 
-// Another Penstock is the external picker, and picks only pod-2. All requests go there, so Envoy
-// calls it.
+// The external picker is another Penstock, which picks only pod-2.
 func TestExternalPicker_DecidesAndFailureModeApplies(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -123,7 +121,8 @@ func TestExternalPicker_DecidesAndFailureModeApplies(t *testing.T) {
 	s.up("externalpicker.yaml", with("two", "external", "slice"))
 	s.allServedBy("/", "pod-2", 20)
 
-	// If the picker cannot be reached, FailClose gives 503, and FailOpen any endpoint.
+	// If the picker is unreachable, requests get 503 with FailClose, and any endpoint with
+	// FailOpen.
 	s.closed("epp")
 	s.write("externalpicker.yaml", with("two", "external", "slice"))
 	s.answers("/", http.StatusServiceUnavailable)
@@ -131,7 +130,8 @@ func TestExternalPicker_DecidesAndFailureModeApplies(t *testing.T) {
 	s.answers("/", http.StatusOK)
 }
 
-// Neither kind of picker serves health checks, and objects do not distinguish them.
+// Pickers work in both body modes, although no object states the mode. status reports a picker that
+// does not send bodies back.
 func TestExternalPicker_OfBothBodyModesWorks(t *testing.T) {
 	t.Parallel()
 	s, _, stop := external(t, true)
@@ -141,7 +141,7 @@ func TestExternalPicker_OfBothBodyModesWorks(t *testing.T) {
 	if out := s.status(); !strings.Contains(out, report) {
 		t.Errorf("status: got\n%s\nwant that the pool %q", out, report)
 	}
-	stop() // a newer release replaces the picker
+	stop() // the pod of a newer release replaces the picker
 	serving(t, s.address("epp"), &referencePicker{pick: s.address("pod-1")})
 	s.Eventually("the status does not report it any more", func() error {
 		out := s.status()
@@ -150,8 +150,8 @@ func TestExternalPicker_OfBothBodyModesWorks(t *testing.T) {
 	s.allServedBy("/", "pod-1", 10)
 }
 
-// A picker that waits for bodies would never answer headers alone. The pool fails closed, so it
-// would answer 503.
+// The picker must pick for each request, although it waits for bodies. The pool fails closed: a
+// request without a pick would get 503.
 func TestExternalPicker_PicksForStreamsUploadsAndUpgrades(t *testing.T) {
 	t.Parallel()
 	for name, acknowledges := range map[string]bool{"full duplex": false, "acknowledges": true} {
@@ -171,8 +171,8 @@ func TestExternalPicker_PicksForStreamsUploadsAndUpgrades(t *testing.T) {
 	}
 }
 
-// picksFor sends a request with these headers. The picker must pick for it, and receive its
-// response's headers.
+// picksFor sends a request with these headers. The picker must pick for it, and receive the headers
+// of its response.
 func (s *site) picksFor(p *referencePicker, header http.Header) {
 	s.Helper()
 	path := "/v1/models?" + url.QueryEscape(fmt.Sprint(header))
@@ -201,7 +201,7 @@ func (s *site) picksFor(p *referencePicker, header http.Header) {
 	})
 }
 
-// A starting process must probe pickers before it configures Envoy's calls to them.
+// A starting process probes pickers before it configures Envoy's calls to them. No request fails.
 func TestExternalPicker_RestartKeepsTheBodyMode(t *testing.T) {
 	t.Parallel()
 	s, _, _ := external(t, true)
@@ -220,12 +220,12 @@ func TestExternalPicker_RestartKeepsTheBodyMode(t *testing.T) {
 	requests.end(0)
 }
 
-// A call to an external picker lasts as long as its request, because the picker learns which
-// endpoint served. Envoy resets the call if it removes the picker's cluster.
+// A call to an external picker lasts as long as its request, to report the endpoint that served. If
+// Envoy removed the picker's cluster, it would reset the call.
 func TestExternalPicker_RemovedKeepsRequestsInFlight(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.server("pod-1", "--time-to-first-token", "7s") // longer than Envoy keeps a cluster without routes
+	s.server("pod-1", "--time-to-first-token", "7s") // longer than Envoy keeps an unused cluster
 	s.exporter("externalpicker.yaml", with("own", "one"))
 	s.ports["epp"] = s.ports["exporter.picker"]
 	s.up("externalpicker.yaml", with("one", "external", "selector"))
@@ -240,17 +240,17 @@ func TestExternalPicker_RemovedKeepsRequestsInFlight(t *testing.T) {
 	}
 }
 
-// The picker of a pool that fails open ends. Until Envoy's health check fails, each request with a
-// new call would get 503.
+// The picker of a pool that fails open ends. Requests are served at once, although Envoy's health
+// check has not failed yet.
 func TestExternalPicker_LostOneIsPassedByAtOnce(t *testing.T) {
 	t.Parallel()
-	const few = 100 // number of sequential requests
+	const few = 100 // number of requests that may fail
 	s := newSite(t)
 	here := s.cluster("pod-1")
 	s.ports["epp"] = s.ports["pod-1.picker"]
 	s.up("externalpicker.yaml", with("one", "external", "selector"), swap("FailClose", "FailOpen"))
 	s.answers("/", http.StatusOK)
-	s.logged("external picker answered its probe") // Penstock is now connected to the picker
+	s.logged("external picker answered its probe") // Penstock is connected to the picker
 
 	requests := s.traffic("/")
 	requests.flows(20)
@@ -270,13 +270,14 @@ func TestExternalPicker_LostOneIsPassedByAtOnce(t *testing.T) {
 	})
 }
 
-// otherNames are flags of a picker. The PoolPolicies in the YAML have the same names.
+// otherNames sets a picker's header and metadata names. The PoolPolicies in the YAML have them,
+// too.
 var otherNames = []string{
 	"--destination-endpoint-hint-key", "x-pod", "--destination-endpoint-hint-metadata-namespace", "picks",
 	"--destination-endpoint-subset-metadata-namespace", "subsets",
 }
 
-// The picker picks only pod-2 and fails closed, so 503 means that Envoy did not find the pick.
+// The picker picks only pod-2 and fails closed, so Envoy answers 503 if it does not find the pick.
 func TestExternalPicker_IsAskedByItsOwnNames(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -302,7 +303,8 @@ func TestExternalPicker_IsAskedByItsOwnNames(t *testing.T) {
 		got, err := s.ask("/", `{"model": "llama", "messages": []}`, "content-type", "multipart/form-data; boundary=x")
 		return because(err == nil && got.status != http.StatusServiceUnavailable && got.by() == "pod-2", got, err)
 	})
-	// A pool that spills is behind a hop. Its picker must get the same names there.
+	// Envoy reaches a pool that spills through an internal listener. Its picker must get the same
+	// names.
 	s.write("externalpicker.yaml", with(append(parts, "spills")...))
 	s.Eventually("the pool spills", func() error {
 		out := s.explain(s.url("/"))

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// A cluster whose readiness flaps leaves at once. It is first again only when it stays ready.
+// A cluster that becomes unready loses its place at once. It gets the place back only after it has
+// been ready for a while.
 func TestFailback_ClusterThatFlapsDoesNotMoveRequests(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// While the remote picker fails, FailOpen uses the servers that it named before. With FailClose
-// they are not used, and another cluster is tried first.
+// While a remote picker is unreachable, FailOpen uses the servers that the picker named before.
+// FailClose does not use them, and another cluster is tried first.
 func TestFailOpen_ServersServeWhileTheRemotePickerIsGone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

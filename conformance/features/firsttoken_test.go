@@ -18,9 +18,8 @@ func (s *site) prompt(words int, stream bool) string {
 		text)
 }
 
-// Like engines, two servers send the headers of a stream at once. They read prompts at 8,000 and
-// 1,000 tokens a second. The picker learns this from first tokens, and sends prompts to the fast
-// one.
+// Like engines, two servers send the headers of a stream at once. The picker derives their rates of
+// reading prompts from the times of first tokens.
 func TestFirstToken_FastServerGetsThePrompts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -44,12 +43,12 @@ func TestFirstToken_FastServerGetsThePrompts(t *testing.T) {
 var outcomes = regexp.MustCompile(
 	`ended after (\d+\.\d+) s.* headers after (\d+\.\d+) s, first byte after (\d+\.\d+) s`)
 
-// explain shows when a response's headers and its first byte came. For a stream the time to read
-// the prompt is between them. Otherwise both come at the end.
+// For a stream, the server reads the prompt between headers and first byte. Otherwise both arrive
+// at the end.
 func TestFirstToken_ExplainHasItBesideTheHeaders(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	const read = 0.3 // seconds a server needs to read the prompt
+	const read = 0.3 // seconds that a server reads the prompt
 	s.server("fast", "--prefill-rate", "1000")
 	s.server("slow", "--prefill-rate", "1000")
 	s.up("firsttoken.yaml")
@@ -75,7 +74,7 @@ func TestFirstToken_ExplainHasItBesideTheHeaders(t *testing.T) {
 			end, headers, first := times[0], times[1], times[2]
 			if first < read || end < first || stream == (headers >= read) {
 				return fmt.Errorf("explain --why: got\n%s\nwant the first token after %v, then the end", text,
-					read) // another process may have used the CPU
+					read) // other processes may have used the CPU
 			}
 			return nil
 		})

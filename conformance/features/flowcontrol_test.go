@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// The server runs one request at a time. Others wait, by priority, while Envoy waits for their
-// picks.
+// The server runs one request at a time. Other requests wait for their picks, by priority.
 func TestFlowControl_UrgentRequestPassesThoseThatWait(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -28,7 +27,7 @@ func TestFlowControl_UrgentRequestPassesThoseThatWait(t *testing.T) {
 			return nil
 		})
 	}
-	waits("saturation 0.00") // the previous request's end was reported
+	waits("saturation 0.00") // the previous request has ended
 	go send("first")
 	waits("saturation 1.00")
 	for i := range 3 {

@@ -12,15 +12,15 @@ import (
 )
 
 // freezing is a model server that, like engines, sends a stream's headers before it reads the
-// prompt. A test can freeze it.
+// prompt. If it is frozen, it sends nothing.
 type freezing struct {
 	name           string
 	frozen         atomic.Bool
 	headers, reads atomic.Int64 // time until the headers, and then until the prompt is read
-	got            atomic.Int64 // requests
+	got            atomic.Int64 // number of requests
 
 	mu    sync.Mutex
-	limit string // a request header of which only Envoy knows
+	limit string // a request header that Envoy must not send to servers
 }
 
 func (f *freezing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -59,8 +59,8 @@ func (f *freezing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "data: {}\n\ndata: [DONE]\n\n")
 }
 
-// twoFreezing serves pools of two such servers. It returns once the picker has seen enough streams
-// of each.
+// twoFreezing serves pools of two freezing servers. It returns once the picker has measured enough
+// streams of each.
 func twoFreezing(t *testing.T) (s *site, servers [2]*freezing) {
 	t.Helper()
 	s = newSite(t)
@@ -81,7 +81,7 @@ func twoFreezing(t *testing.T) (s *site, servers [2]*freezing) {
 	return s, servers
 }
 
-// learns sends enough streams to outdate earlier ones.
+// learns sends each server enough streams to replace earlier measurements.
 func (s *site) learns(servers [2]*freezing) {
 	s.Helper()
 	servers[0].slow(0, 15*time.Millisecond)
@@ -92,7 +92,6 @@ func (s *site) learns(servers [2]*freezing) {
 	}
 }
 
-// slow sets how long the headers of answers take, and then the prompts.
 func (f *freezing) slow(headers, reads time.Duration) {
 	f.headers.Store(int64(headers))
 	f.reads.Store(int64(reads))
@@ -118,7 +117,7 @@ func (s *site) streams(n int) {
 	senders.Wait()
 }
 
-// A server that accepts requests but sends no headers fails no stream. The next server answers.
+// If a server accepts a stream but sends no headers, the next server answers.
 func TestFrozen_StreamsAreAnsweredByTheNextServer(t *testing.T) {
 	t.Parallel()
 	s, servers := twoFreezing(t)
@@ -130,7 +129,8 @@ func TestFrozen_StreamsAreAnsweredByTheNextServer(t *testing.T) {
 	}
 }
 
-// A starting process limits streams by its peer's experience, and keeps it when the peer is gone.
+// A restarted process gets the time limits of streams from its peer, and keeps them without the
+// peer.
 func TestFrozen_SecondProcessHasTheLimits(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -163,7 +163,6 @@ func TestFrozen_SecondProcessHasTheLimits(t *testing.T) {
 	}
 }
 
-// asked sends a request. It returns the answer, and how many servers received the request.
 func (s *site) asked(servers [2]*freezing, path, body string, headers ...string) (got reply, copies int64) {
 	s.Helper()
 	before := servers[0].got.Load() + servers[1].got.Load()
@@ -172,7 +171,7 @@ func (s *site) asked(servers [2]*freezing, path, body string, headers ...string)
 }
 
 // Late headers do not move a request if a policy or a route forbids it, if the answer is not
-// streamed, or if reading the prompt takes long. Clients cannot set the limit.
+// streamed, or if only the prompt takes long. Clients cannot set the limit.
 func TestFrozen_NoOtherServerIsAskedWhereThatIsNotAllowed(t *testing.T) {
 	t.Parallel()
 	s, servers := twoFreezing(t)
@@ -204,7 +203,7 @@ func TestFrozen_NoOtherServerIsAskedWhereThatIsNotAllowed(t *testing.T) {
 			}
 			return nil
 		}
-		if c.copies > 1 { // without CPU, headers of other streams were slow, too
+		if c.copies > 1 { // on a busy machine, late headers of other streams raise the limit
 			s.Eventually("another server is asked", ask)
 		} else if err := ask(); err != nil {
 			t.Error(err)
@@ -212,8 +211,7 @@ func TestFrozen_NoOtherServerIsAskedWhereThatIsNotAllowed(t *testing.T) {
 	}
 }
 
-// If both servers are slow, the first to send headers serves. No stream fails, and soon no stream
-// is sent to both.
+// If both servers are slow, the first to send headers serves the stream, and no stream fails.
 func TestFrozen_SlowPoolIsNotAskedTwice(t *testing.T) {
 	t.Parallel()
 	s, servers := twoFreezing(t)

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// frozenCost bounds a request's delay by a frozen picker: 3 s, and the delays of a loaded machine.
-// If unanswered calls did not end, it would be 12 s.
+// frozenCost bounds a request's delay by a frozen picker: 3 s, and the delays of a busy machine. If
+// unanswered calls did not time out, the delay would be 12 s.
 const frozenCost = 7 * time.Second
 
 const picked = `penstock_picker_picks_total{pool="default/chat",result="picked"}`
 
-// A frozen picker accepts calls and answers none. A request that it has begun to read must wait;
+// A frozen picker accepts calls and does not answer. A request whose call has begun must wait;
 // later requests follow the failure mode at once.
 func TestExternalPicker_FrozenCostsSecondsAndThenTheFailureModeCounts(t *testing.T) {
 	t.Parallel()
@@ -31,7 +31,7 @@ func TestExternalPicker_FrozenCostsSecondsAndThenTheFailureModeCounts(t *testing
 			for range 2 {
 				picker.penstock.Signal(syscall.SIGSTOP)
 				s.atOnce(4, func(got reply, took time.Duration) bool {
-					// 504: the time of the call ended before its connection did
+					// 504: the call timed out before its connection did
 					return (got.status == then || got.status == http.StatusServiceUnavailable ||
 						got.status == http.StatusGatewayTimeout) && took < frozenCost
 				})
@@ -58,7 +58,6 @@ func TestExternalPicker_FrozenCostsSecondsAndThenTheFailureModeCounts(t *testing
 	}
 }
 
-// atOnce sends requests at the same time, and checks each answer.
 func (s *site) atOnce(requests int, holds func(got reply, took time.Duration) bool) {
 	s.Helper()
 	var all sync.WaitGroup

@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A cluster that speaks HTTP/1.1 gets no gRPC calls. Other clusters serve them, also behind a
-// gateway with appProtocol kubernetes.io/h2c. The cluster still gets other requests.
+// A cluster that only speaks HTTP/1.1 gets no gRPC calls, but still other requests. Other clusters
+// serve the calls, also behind a gateway with appProtocol kubernetes.io/h2c.
 func TestGRPC_ClusterWithoutHTTP2EndsNoCall(t *testing.T) {
 	for _, selection := range []string{"Weighted", "LeastLoad"} {
 		t.Run(selection, func(t *testing.T) {
@@ -71,7 +71,6 @@ func TestGRPC_ClusterWithoutHTTP2EndsNoCall(t *testing.T) {
 	}
 }
 
-// speaking serves gRPC calls, and passes other requests to c.
 func speaking(c *cluster) http.Handler {
 	named := func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		_ = grpc.SetHeader(ctx, metadata.Pairs("x-served-by", c.name))

@@ -9,11 +9,10 @@ import (
 	"time"
 )
 
-// speaksH2C makes the servers of a fixture's pool speak h2c.
 var speaksH2C = swap("  targetPorts: [{number: 8000}]",
 	"  targetPorts: [{number: 8000}]\n  appProtocol: kubernetes.io/h2c")
 
-// A silent server that speaks only h2c is probed in h2c, so that it serves again.
+// Penstock probes a silent server that speaks only h2c by h2c, so that the server serves again.
 func TestH2C_SilentServerServesAgain(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -29,7 +28,7 @@ func TestH2C_SilentServerServesAgain(t *testing.T) {
 			return errors.Join(err, because(seen["works"] && seen["hangs"], seen))
 		})
 	}
-	for range 10 { // teaches the picker the time to first tokens
+	for range 10 { // gives the picker the times to first tokens
 		both()
 	}
 	if text := s.explain(s.url("/")); strings.Contains(text, "metrics page") {

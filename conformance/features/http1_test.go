@@ -13,7 +13,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// raw sends bytes to the site's Gateway on a connection of its own, and returns the response.
 func (s *site) raw(text string) (reply, error) {
 	conn, err := net.Dial("tcp", s.address("gateway"))
 	if err != nil {
@@ -35,8 +34,8 @@ func (s *site) raw(text string) (reply, error) {
 	return reply{resp.StatusCode, resp.Header, string(body)}, err
 }
 
-// Clients are served if they offer another protocol, speak HTTP/1.0, or write a host as an absolute
-// name.
+// Clients are served if they offer an upgrade to another protocol, speak HTTP/1.0, or end the host
+// with a dot.
 func TestHTTP1_ClientsAreServedAsTheySpeak(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -95,7 +94,6 @@ func TestHTTP1_ClientsAreServedAsTheySpeak(t *testing.T) {
 	}
 }
 
-// An EnvoyFleet may reject HTTP/1.0.
 func TestHTTP10_IsRejectedWhereAFleetAsksForIt(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// If a cluster declines a request, another one serves it. A server's own answer is final.
+// Only requests that a cluster declines go to another cluster. A server's own answer is final.
 func TestImport_DeclinedRequestIsServedByAnotherCluster(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -89,7 +89,6 @@ func TestImport_DeclinedRequestIsServedByAnotherCluster(t *testing.T) {
 	}
 }
 
-// statuses sends requests to the import, and counts their statuses by the answering cluster.
 func (s *site) statuses(t *testing.T, body string, requests int) map[string]int {
 	t.Helper()
 	counts := map[string]int{}
@@ -115,7 +114,6 @@ func (s *site) statuses(t *testing.T, body string, requests int) map[string]int 
 	return counts
 }
 
-// Clusters of an import come, go, and change mode and weight under traffic.
 func TestImport_ChangedClustersLoseNoRequest(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -144,7 +142,7 @@ func TestImport_ChangedClustersLoseNoRequest(t *testing.T) {
 	} {
 		change.Store(int64(i + 1))
 		s.write("import.yaml", with(fmt.Sprint("change-", i+1)))
-		for round := range 2 { // the second round uses only the new wiring
+		for round := range 2 { // the second round begins after the change
 			for _, c := range []*cluster{east, north, west} {
 				c.reset()
 			}
@@ -159,7 +157,6 @@ func TestImport_ChangedClustersLoseNoRequest(t *testing.T) {
 	t.Logf("%d requests", sent.Load())
 }
 
-// An import spills once all its clusters decline.
 func TestImport_SpillsOnceAllClustersDecline(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -181,8 +178,8 @@ func TestImport_SpillsOnceAllClustersDecline(t *testing.T) {
 	}
 }
 
-// If a picker answers no calls, another cluster serves. Once none is left, the failure mode
-// applies.
+// If a cluster's picker does not answer, another cluster serves. If no picker answers, the failure
+// mode applies.
 func TestImport_FailsOpenOnceNoClusterPicks(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -204,7 +201,7 @@ func TestImport_FailsOpenOnceNoClusterPicks(t *testing.T) {
 	served("west")
 	west.pickers.Stop()
 	// Until Envoy's health check fails, a picker that reads bodies as a stream cannot be skipped.
-	// Each of Envoy's workers notices the failure separately, so one answered request is no proof.
+	// Each of Envoy's workers detects the failure on its own, so one answer is no proof.
 	s.Eventually("ten requests in a row are answered", func() error {
 		for range 10 {
 			if got, err := s.ask("/far", question); err != nil || got.status != http.StatusOK {

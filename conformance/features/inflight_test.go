@@ -19,7 +19,7 @@ func limited(t *testing.T) (*site, *holding.Server) {
 	return s, server
 }
 
-// hold sends requests that the server holds. It returns their statuses as they arrive.
+// hold sends requests that the server holds, and returns their statuses.
 func (s *site) hold(n int) <-chan int {
 	ctx, cancel := context.WithCancel(s.Context())
 	statuses := make(chan int, n)
@@ -54,7 +54,6 @@ func TestEnvoy_KilledLeavesNoRequestInFlight(t *testing.T) {
 	s.answers("/", http.StatusOK)
 }
 
-// A request counts even if it lasts longer than any timeout of a lease.
 func TestLimit_CountsLongRequests(t *testing.T) {
 	t.Parallel()
 	s, server := limited(t)
@@ -69,7 +68,7 @@ func TestLimit_CountsLongRequests(t *testing.T) {
 	}
 }
 
-// Envoy reports a request's end some milliseconds late.
+// Envoy reports a request's end some milliseconds late. Sequential requests must not get 429.
 func TestLimit_LateReportsCauseNo429(t *testing.T) {
 	t.Parallel()
 	s, _ := limited(t)
@@ -78,7 +77,8 @@ func TestLimit_LateReportsCauseNo429(t *testing.T) {
 	s.inARow(20, func(got reply) error { return because(got.status == http.StatusOK, got.status) })
 }
 
-// An Envoy may call either of two processes, and each of its workers logs to either.
+// Envoy may ask one process for a pick, and log the request's end to the other. Both count all
+// requests.
 func TestLimit_CountsRequestsOfAllProcesses(t *testing.T) {
 	t.Parallel()
 	s, server := limited(t)
@@ -99,7 +99,7 @@ func TestLimit_CountsRequestsOfAllProcesses(t *testing.T) {
 	if served != 4 || full != 8 || server.Held() != 4 {
 		t.Errorf("%d served, %d times 429, %d at the server, want 4, 8 and 4", served, full, server.Held())
 	}
-	// After a kill, the other process counts the killed one's requests: Envoy reports them there.
+	// After a kill, Envoy reports the requests of the killed process to the other one.
 	other.kill()
 	s.Eventually("the other process counts all requests in flight", func() error {
 		got, err := s.ask("/", question)

@@ -26,7 +26,7 @@ type realm struct {
 	kid           string
 	key           ed25519.PrivateKey
 	down          bool
-	authorization []string // of the requests for its keys
+	authorization []string // headers of the requests for its keys
 }
 
 // realm starts an issuer at port ${idp} of the YAML.
@@ -96,7 +96,6 @@ func (r *realm) token(more map[string]any) string {
 	return text + "." + base64.RawURLEncoding.EncodeToString(ed25519.Sign(r.key, []byte(text)))
 }
 
-// part encodes a part of a token.
 func part(t testing.TB, v map[string]any) string {
 	t.Helper()
 	raw, err := json.Marshal(v)
@@ -106,8 +105,7 @@ func part(t testing.TB, v map[string]any) string {
 	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
-// A token of an issuer passes as its caller; anything that the issuer has not signed does not. The
-// issuer changes its keys and goes down without a change of Envoy's configuration.
+// The issuer rotates its keys and becomes unreachable, without a change of Envoy's configuration.
 func TestJWT_TokensOfTheIssuerPassAsTheirCaller(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -179,7 +177,6 @@ func TestJWT_TokensOfTheIssuerPassAsTheirCaller(t *testing.T) {
 	}
 }
 
-// explainsTokens compares explain's results for tokens with the gate's decisions.
 func (s *site) explainsTokens(alice string, forged []string) {
 	s.Helper()
 	url := s.base() + "/v1/chat/completions"
@@ -202,7 +199,6 @@ func (s *site) explainsTokens(alice string, forged []string) {
 	}
 }
 
-// keysOfTheIssuerChange replaces the issuer's keys, and then stops the issuer.
 func (s *site) keysOfTheIssuerChange(r *realm, alice string) {
 	s.Helper()
 	before := s.responses()

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// mortal is a model server that fails as a test demands.
+// mortal is a model server that fails on demand.
 type mortal struct {
 	name   string
 	fails  atomic.Pointer[func(http.ResponseWriter)] // makes requests fail; nil: they are served
@@ -105,7 +105,8 @@ func TestKilled_RequestInFlightIsServedByAnother(t *testing.T) {
 	}
 }
 
-// A server that dies after its answer is also detected.
+// Another server answers after a reset, or after a 500 if the server's health check fails then or
+// shortly later.
 func TestKilled_ErrorOfDeadServerIsServedByAnother(t *testing.T) {
 	t.Parallel()
 	for name, die := range map[string]func(*mortal){
@@ -139,7 +140,7 @@ func TestKilled_ErrorOfDeadServerIsServedByAnother(t *testing.T) {
 	}
 }
 
-// A policy may forbid that a request runs twice.
+// With fallbacks: 0, no request runs twice.
 func TestKilled_WithoutFallbacksARequestIsSentOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -159,7 +160,7 @@ func TestKilled_WithoutFallbacksARequestIsSentOnce(t *testing.T) {
 	}
 }
 
-// runsOnce sends requests. Exactly one server must run each, and answer with a status.
+// runsOnce sends requests. Exactly one server must run each request, and answer with the status.
 func (s *site) runsOnce(status int, servers ...*mortal) {
 	s.Helper()
 	served := func() (n int32) {
@@ -177,7 +178,7 @@ func (s *site) runsOnce(status int, servers ...*mortal) {
 	}
 }
 
-// The server itself marks its answer. The mark must not move the request to another server.
+// A server's own answer has Penstock's header for dead servers. The request must not run again.
 func TestKilled_MarkOfAServerIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -194,7 +195,7 @@ func TestKilled_MarkOfAServerIsNotBelieved(t *testing.T) {
 	s.runsOnce(http.StatusInternalServerError, a, b)
 }
 
-// A route's time limit for an attempt ends a slow request. No other server runs it again.
+// A request that exceeds a route's backendRequest timeout ends. No other server runs it.
 func TestKilled_AttemptThatTakesTooLongIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -208,7 +209,7 @@ func TestKilled_AttemptThatTakesTooLongIsNotRepeated(t *testing.T) {
 	s.runsOnce(http.StatusGatewayTimeout, a, b)
 }
 
-// A request that no server can serve is not moved, because it would fail everywhere.
+// A request to which a healthy server answers 500 does not move, because it would fail everywhere.
 func TestKilled_ErrorOfWorkingServerIsTheAnswer(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -244,7 +245,7 @@ type askers struct {
 	done  sync.WaitGroup
 
 	mu            sync.Mutex
-	served, begun int // begun counts streams that failed after their headers, as they must
+	served, begun int // begun: streams that failed after their headers
 	failed        []string
 }
 
@@ -312,14 +313,13 @@ func (l *askers) end() {
 	l.done.Wait()
 }
 
-// counts returns how many requests were served, and how many failed before they began.
 func (l *askers) counts() (served, failed int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.served, len(l.failed)
 }
 
-// A server dies under a load of plain requests and streams.
+// A server dies under load. Only streams that had begun may fail.
 func TestKilled_CostsNoRequestThatHadNotBegun(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -345,7 +345,6 @@ func TestKilled_CostsNoRequestThatHadNotBegun(t *testing.T) {
 	}
 }
 
-// Requests of pools and imports with an external picker also move on.
 func TestKilled_ExternalPickersRequestsMoveOn(t *testing.T) {
 	t.Parallel()
 	both := []edit{

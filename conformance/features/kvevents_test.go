@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The servers get their first prompts directly from a client. Only their events show what they have
-// cached.
+// The servers get their first prompts directly from a client. Only their events show the picker
+// what they have cached.
 func TestKVEvents_OfServersDecidePicks(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -25,7 +25,8 @@ func TestKVEvents_OfServersDecidePicks(t *testing.T) {
 		return fmt.Sprintf(`{"model": "llama", "max_tokens": 1, "messages": [{"role": "user", "content": %q}]}`, prompt)
 	}
 	number := 0
-	// Without events each request would find one of two servers, so 20 in a row are no chance.
+	// Without events, a prompt goes to the right one of two servers by chance, so 20 in a row are
+	// proof.
 	s.Eventually("requests follow what the servers have cached", func() error {
 		for range 20 {
 			number++
@@ -42,7 +43,7 @@ func TestKVEvents_OfServersDecidePicks(t *testing.T) {
 		}
 		return nil
 	})
-	// a slow machine misses some in half a second
+	// On a slow machine, some prompts are not rendered in time.
 	if n := s.series(`penstock_picker_renders_total{outcome="rendered"}`); n < 10 {
 		t.Errorf("%g prompts were rendered for %d requests, want at least 10", n, number)
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 )
 
-// Requests go to the cluster whose answers begin first, and change when another becomes faster.
 func TestLatency_RequestsGoToTheClusterThatAnswersFirst(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -11,9 +11,8 @@ import (
 	"testing"
 )
 
-// Without reports, this gateway's own requests decide: prompts with a common beginning go to the
-// cluster that has read it, others are spread evenly. A declining cluster gets no requests. Headers
-// between clusters reach no model server.
+// Without reports of clusters, this gateway's own requests decide: prompts with a common beginning
+// go to the cluster that has read it. A declining cluster gets no requests.
 func TestLeastLoad_PromptsGoWhereTheyAreCached(t *testing.T) {
 	t.Parallel()
 	s, clusters := newSite(t), map[string]*cluster{}
@@ -55,7 +54,7 @@ func TestLeastLoad_PromptsGoWhereTheyAreCached(t *testing.T) {
 		t.Errorf("explain: got\n%s\nwant LeastLoad's choice of a cluster by own requests", out)
 	}
 
-	// Another cluster replaces a declining one, which is not called in the meantime.
+	// Another cluster serves while one declines, and the declining cluster is not called.
 	clusters["east"].set(full)
 	topics := 0
 	s.Eventually("east declines a request", func() error {
@@ -84,7 +83,7 @@ func TestLeastLoad_PromptsGoWhereTheyAreCached(t *testing.T) {
 	}
 }
 
-// With reports, a cluster that is busy with its own requests gets none, and a prompt goes to the
+// With reports, a cluster that is busy with its own requests gets none. A prompt goes to the
 // cluster to which another gateway has sent it.
 func TestLeastLoad_ReportsOfClustersDecide(t *testing.T) {
 	t.Parallel()
@@ -94,7 +93,7 @@ func TestLeastLoad_ReportsOfClustersDecide(t *testing.T) {
 	for _, name := range []string{"east", "west"} {
 		exporter, more := newSite(t), ""
 		exporter.server(name+"-1", "--inter-token-latency", "200ms")
-		if name == "west" { // the request goes through the gateway of west
+		if name == "west" { // west is reached through its gateway
 			more = exporter.peerListener()
 		}
 		exporter.member(name, more, "leastload.yaml", with(name))
@@ -114,7 +113,7 @@ func TestLeastLoad_ReportsOfClustersDecide(t *testing.T) {
 		by[send(here, "hello")] = true
 		return because(by["east-1"] && by["west-1"], by, "; status:\n", here.status())
 	})
-	for name, exporter := range exporters { // each exporter counts its own requests
+	for name, exporter := range exporters { // each exporter must count its requests
 		sent := 0
 		here.Eventually(name+" counts a request", func() error {
 			before := exporter.arrived()
@@ -174,7 +173,7 @@ func busyClusterGetsNone(t *testing.T, here, east *site, send func(at *site, con
 	for range 60 {
 		streams.Go(func() {
 			for busy.Err() == nil {
-				_ = east.stream(busy, "/", strings.Repeat("go on ", 50), func(string) {}) // the stream ends with busy
+				_ = east.stream(busy, "/", strings.Repeat("go on ", 50), func(string) {}) // ends with busy
 			}
 		})
 	}
@@ -194,7 +193,7 @@ func busyClusterGetsNone(t *testing.T, here, east *site, send func(at *site, con
 	})
 }
 
-// arrived returns how many requests cluster "here" has sent to this one.
+// arrived returns how many requests of cluster "here" have arrived at this cluster.
 func (s *site) arrived() float64 {
 	return s.series(`penstock_selection_arrived_requests_total{member="here",pool="default/chat"}`)
 }

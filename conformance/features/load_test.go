@@ -27,8 +27,7 @@ func (s *site) llmd(name string, args ...string) {
 	})
 }
 
-// llm-d-inference-sim is an independent simulator. Its metrics decide the picks. Its responses
-// arrive plain and streamed.
+// Picks depend on the metrics of llm-d-inference-sim, which is independent of Penstock.
 func TestLoad_IdleServerIsPickedByItsMetrics(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

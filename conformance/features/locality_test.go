@@ -15,8 +15,7 @@ func TestLocality_NearClustersServeFirst(t *testing.T) {
 		clusters[name] = s.cluster(name)
 	}
 	s.up("locality.yaml")
-	// serve polls until exactly these clusters serve some requests, each at least one; "" means an
-	// error.
+	// serve polls until exactly these clusters serve some of the requests; "" is an error response.
 	serve := func(what string, names ...string) {
 		t.Helper()
 		s.Eventually(what, func() error {

@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// Envoy closes gRPC clients that begin no call for 50 s. This must not end a request in flight, so
-// each of these requests is the last of its kind for that long.
+// Envoy closes gRPC clients that begin no call for 50 s. This must not end requests of 53 s.
 func TestLong_RequestsOfAMinuteAreServed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -6,8 +6,6 @@ import (
 	"testing"
 )
 
-// A mirror is neither part of the pool nor a member, so its copies lack the headers that pickers
-// and gateways add for these.
 func TestMirror_CopiesHaveNoHeadersOfPickersAndMembers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

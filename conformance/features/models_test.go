@@ -12,7 +12,6 @@ import (
 
 func (s *site) models(path string) (reply, error) { return s.get(s.base() + path + "/v1/models") }
 
-// modelNames returns the IDs in a list of models, in order, each adapter with its parent.
 func modelNames(text string) (names []string, err error) {
 	var list struct {
 		Object string
@@ -26,7 +25,7 @@ func modelNames(text string) (names []string, err error) {
 		return nil, fmt.Errorf(`got %w: %s, want a list`, err, text)
 	}
 	for _, m := range list.Data {
-		if m.OwnedBy == "" && m.Created == 0 { // no server lists the model
+		if m.OwnedBy == "" && m.Created == 0 { // the entry is of a replaced name, which no server lists
 			names = append(names, m.ID+", replaced")
 			continue
 		}
@@ -41,7 +40,7 @@ func modelNames(text string) (names []string, err error) {
 	return names, err
 }
 
-// lists waits until a path lists these models. Each of the next answers must be equal.
+// lists waits until a path lists these models. All following answers must be equal.
 func (s *site) lists(path string, want ...string) {
 	s.Helper()
 	list := func() error {
@@ -74,7 +73,7 @@ func TestModels_ListHasThoseOfAllPoolsOfTheRule(t *testing.T) {
 	for name, model := range map[string]string{"c": "mistral", "d": "phi", "e": "gemma"} {
 		s.server(name, "--model", model)
 	}
-	s.backend("silent", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { // penstock sim answers a list
+	s.backend("silent", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { // penstock sim has a list
 		http.Error(w, "no list here", http.StatusNotFound)
 	}))
 	s.exporter("models.yaml", with("exporter"))
@@ -99,8 +98,8 @@ func TestModels_ListHasThoseOfAllPoolsOfTheRule(t *testing.T) {
 	}
 }
 
-// The list is complete also for a pool that spills and replaces models, for an exporting cluster
-// with InferenceModels, and for a host that routes by model but has no rule for it.
+// The list is complete, too, for a pool that spills and replaces model names, for an exporting
+// cluster with InferenceModels, and for a host without a rule for the list.
 func TestModels_ListHasNamesThatPickersReplaceAndThoseOfRoutesByModel(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -112,7 +111,7 @@ func TestModels_ListHasNamesThatPickersReplaceAndThoseOfRoutesByModel(t *testing
 	}
 	s.closed("silent")
 	s.exporter("models.yaml", with("exporter", "named"))
-	const chat = "metadata: {name: chat}\nspec:\n  parentRefs: [{name: gw}]\n" // otherwise it takes any host
+	const chat = "metadata: {name: chat}\nspec:\n  parentRefs: [{name: gw}]\n" // otherwise it matches any host
 	s.up("models.yaml", with("pools", "rewrites", "by-model"), swap(chat, chat+"  hostnames: [chat.example]\n"))
 	s.lists("/spill", "best, replaced", "gemma", "phi")
 	s.lists("/far", "public, replaced", "qwen")
@@ -136,8 +135,7 @@ func TestModels_ListHasNamesThatPickersReplaceAndThoseOfRoutesByModel(t *testing
 	}
 }
 
-// A rule's list includes models of clusters behind gateways, even if there are no others. Two
-// clusters whose routes lead to each other list the models of both.
+// Two clusters whose routes lead to each other list the models of both.
 func TestModels_ListHasThoseBehindOtherClustersGateways(t *testing.T) {
 	t.Parallel()
 	here, west, east := newSite(t), newSite(t), newSite(t)
@@ -159,7 +157,7 @@ func TestModels_ListHasThoseBehindOtherClustersGateways(t *testing.T) {
 	here.lists("/ring", "llama", "qwen")
 	here.lists("/gone", "llama")
 	got := map[int]bool{}
-	for range 40 { // one of the two clusters has the model, so the picker answers no other request
+	for range 40 { // only one of the two clusters has the model
 		a, err := here.ask("/both", strings.Replace(question, "llama", "qwen", 1))
 		if err != nil {
 			t.Fatal(err)
@@ -171,7 +169,6 @@ func TestModels_ListHasThoseBehindOtherClustersGateways(t *testing.T) {
 	}
 }
 
-// A backendRef's subset of a pool lists only the models of its servers.
 func TestModels_ListOfASubsetHasThatOfItsServersAlone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -6,7 +6,6 @@ import (
 	"testing"
 )
 
-// An import's clusters serve in EndpointMode, with declared pods or without, and in ParentMode.
 func TestModes_EndpointModeAndParentModeServe(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

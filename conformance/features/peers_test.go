@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// conversations are prompts of 2,000 tokens each, with the server that last had each of them.
+// conversations are prompts of 2,000 tokens each, with the server that last answered each prompt.
 type conversations struct {
 	s    *site
 	mu   sync.Mutex
@@ -22,7 +22,7 @@ func conversation(i int) string {
 	return fmt.Sprintf(body, i, strings.Repeat(fmt.Sprintf("word-%d ", i), 1000))
 }
 
-// ask sends conversation i again. It reports whether the server has it cached.
+// ask sends conversation i again. It reports whether the same server as before has answered.
 func (c *conversations) ask(i int) (hit bool) {
 	got, err := c.s.ask("/", conversation(i))
 	c.mu.Lock()
@@ -37,7 +37,7 @@ func (c *conversations) ask(i int) (hit bool) {
 }
 
 // round sends all conversations in random order, four at a time, and counts the hits. After half of
-// them it calls meanwhile.
+// them, it calls meanwhile.
 func (c *conversations) round(meanwhile func()) (hits int) {
 	var all sync.WaitGroup
 	next := make(chan int)
@@ -64,7 +64,8 @@ func (c *conversations) round(meanwhile func()) (hits int) {
 	return hits
 }
 
-// Two processes pick for one Envoy. Under traffic one is killed and started again, then the other.
+// Two processes pick for one Envoy. Under traffic, one is killed and restarted, then the other is
+// killed.
 func TestPeers_KilledPickerLosesNoRequestAndNoPrefix(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -82,7 +83,7 @@ func TestPeers_KilledPickerLosesNoRequestAndNoPrefix(t *testing.T) {
 	first := c.round(s.kill) + c.round(nothing)
 	s.serve()
 	s.logged("connected to a peer")
-	second := c.round(other.kill) + c.round(nothing) // the first process has earlier requests only from the snapshot
+	second := c.round(other.kill) + c.round(nothing) // the first process has earlier requests only from its snapshot
 	for _, err := range c.lost {
 		t.Errorf("a request was lost, want none: %v", err)
 	}

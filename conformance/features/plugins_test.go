@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/picker"
 )
 
-// A changed document of plugins takes effect, from a file or a ConfigMap. An invalid one leaves the
-// last valid one in effect.
+// Plugins change in a file and in a ConfigMap. After an invalid change, the last valid document
+// stays in use.
 func TestPlugins_AreReloadedAndKeepLastGood(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -22,13 +22,12 @@ func TestPlugins_AreReloadedAndKeepLastGood(t *testing.T) {
 	s.write("plugins.yaml", with("file"), toWest)
 	s.goes("/", "pod-west", 5)
 
-	// A document that is invalid in the folder leaves the file's last valid version in use.
 	s.write("plugins.yaml", with("file"), invalid)
 	s.reports("file-discovery")
 	s.goes("/", "pod-west", 5)
 
-	// A ConfigMap's text is read when it is used. If it is invalid, the picker's last valid plugins
-	// stay.
+	// A ConfigMap's text is only read when it is used. If it is invalid, the picker keeps its
+	// plugins.
 	s.write("plugins.yaml", with("map"))
 	s.goes("/", "pod-east", 5)
 	s.write("plugins.yaml", with("map"), toWest, invalid)

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// promptAPIs maps each API with prompts to a request body. Its prompt is two texts, the first of
-// which is %[1]s.
+// promptAPIs maps each API with prompts to a request body whose prompt is two texts, %[1]s and
+// %[2]s.
 var promptAPIs = map[string]string{
 	"/v1/chat/completions": `"messages": [{"role": "system", "content": %[1]q}, {"role": "user", "content": %[2]q}]`,
 	"/v1/responses":        `"instructions": %[1]q, "input": %[2]q`,
@@ -18,11 +18,10 @@ var promptAPIs = map[string]string{
 	"/v1/rerank":           `"query": %[1]q, "documents": [%[2]q]`,
 }
 
-// cached matches the usage of an answer whose prompt began with 1,000 cached tokens, in 62 full
+// cached matches the usage of an answer whose prompt began with 1,000 cached tokens, which fill 62
 // blocks.
 var cached = regexp.MustCompile(`"(cached_tokens|cache_read_input_tokens)":992\b`)
 
-// Requests of any API go to the server that has the beginning of their prompt cached.
 func TestPrefix_EachAPIGoesWhereItsPromptIsCached(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// The first cluster in the order that takes a request serves it; if none does, the spill target.
+// The first cluster in the order that takes the request serves it; if none takes it, the spill
+// target.
 func TestPriority_ServesInOrder(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -14,7 +15,7 @@ func TestPriority_ServesInOrder(t *testing.T) {
 	s.server("here-1")
 	s.up("priority.yaml")
 	s.answers("/far", http.StatusOK)
-	// expect sends requests until one is served by want, as must be all later ones.
+	// expect sends requests until want serves one. want must serve all later requests, too.
 	expect := func(want string, declining ...*cluster) {
 		t.Helper()
 		for _, c := range declining {

@@ -58,7 +58,8 @@ var withIDs = `{"token_ids":[1, 15043],` + unrouted[1:]
 
 func withMember(body, member string) string { return body[:len(body)-1] + "," + member + "}" }
 
-// processed sends a body. It returns which server served it, and the body that the server received.
+// processed sends a body. It returns the server, and the body and token key that the server
+// received.
 func (s *site) processed(body string, headers ...string) (by, received, key string) {
 	s.Helper()
 	by = s.answered("/", body, headers...).by()
@@ -66,7 +67,7 @@ func (s *site) processed(body string, headers ...string) (by, received, key stri
 	return by, last.Body, strings.Join(last.Headers.Values("x-req-tokens-key"), "|")
 }
 
-// Each answer of a processor takes effect. Without a usable one, the pool's own scheduling decides.
+// If a processor's answer is unusable, the pool's own scheduling decides.
 func TestProcessor_AnswersTakeEffect(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -74,7 +75,7 @@ func TestProcessor_AnswersTakeEffect(t *testing.T) {
 	s.server("b")
 	p := s.processor("processor")
 	s.up("processor.yaml", with("two", "answers"))
-	s.answers("/", http.StatusOK) // requests are answered without the Service, too
+	s.answers("/", http.StatusOK) // served without the Service, too
 	s.reports("spec.picker.processor: there is no Service default/processor")
 	if text := s.print("status", "-o", "json"); !strings.Contains(text, "InvalidProcessorRef") {
 		t.Errorf("status: got\n%s\nwant InvalidProcessorRef", text)
@@ -90,8 +91,8 @@ func TestProcessor_AnswersTakeEffect(t *testing.T) {
 	for _, tt := range []struct {
 		sent, answer  string
 		status        int
-		by, body, key string // by "" means any server
-		stays         bool   // all requests must go to one server
+		by, body, key string // by "": any server
+		stays         bool   // one server must get all requests
 	}{
 		{unrouted, `{"token_key":"k1"}`, 200, "", unrouted, "k1", false},
 		{unrouted, `{"token_value":"[1, 15043]"}`, 200, "", withIDs, "", false},
@@ -135,7 +136,7 @@ func TestProcessor_AnswersTakeEffect(t *testing.T) {
 	s.ownSchedulingGoesOn(p)
 }
 
-// ownSchedulingGoesOn makes the processor fail. Requests are served, and the breaker opens.
+// ownSchedulingGoesOn makes the processor fail. Requests are served, and the circuit breaker opens.
 func (s *site) ownSchedulingGoesOn(p *processor) {
 	s.Helper()
 	explained := func(want string) {
@@ -159,8 +160,8 @@ func (s *site) ownSchedulingGoesOn(p *processor) {
 	}
 }
 
-// The processor and the client get the client's request ID if the Gateway keeps it, otherwise
-// Envoy's.
+// The processor and the client get the same request ID: the client's if the Gateway keeps it,
+// otherwise Envoy's.
 func TestProcessor_GetsTheClientsRequestID(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -180,7 +181,8 @@ func TestProcessor_GetsTheClientsRequestID(t *testing.T) {
 	}
 }
 
-// The first pool's picker has added tokens when its pod rejects the connection.
+// The first pool's picker adds tokens, and its server is unreachable. The second pool's server must
+// receive the client's body.
 func TestProcessor_NextPoolAfterASpillSeesWhatTheClientSent(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -201,7 +203,7 @@ func TestProcessor_NextPoolAfterASpillSeesWhatTheClientSent(t *testing.T) {
 	}
 }
 
-// The environment sets the pools' default processor, and whether it chooses workers.
+// The environment sets the default processor of pools, and whether the processor chooses servers.
 func TestProcessor_EnvironmentIsTheDefault(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -244,7 +246,8 @@ func TestProcessor_EnvironmentIsTheDefault(t *testing.T) {
 	})
 }
 
-// A processor tokenizes for the server's model, so the target is drawn before the call.
+// A processor tokenizes for the server's model, so the picker chooses the target model before the
+// call.
 func TestProcessor_GetsTheModelThatTheServerGets(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// x-penstock-reason states why Penstock answered instead of a server. No server can write it, in
-// any pool or behind a hop. The value of a hop's picker arrives.
+// x-penstock-reason states why Penstock answered instead of a server. The gateway removes a
+// server's value in any pool, also behind an internal listener. A picker's value arrives.
 func TestReason_PenstockAloneWritesIt(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -12,7 +12,6 @@ import (
 	"github.com/penstock-project/penstock/picker/recording"
 )
 
-// penstock replay reads the output of --record.
 func TestRecord_TraceOfRequestsIsReplayed(t *testing.T) {
 	t.Parallel()
 	s, trace := newSite(t), filepath.Join(t.TempDir(), "trace.jsonl")
@@ -47,7 +46,7 @@ func TestRecord_TraceOfRequestsIsReplayed(t *testing.T) {
 		}
 		return because(len(all) == 6, len(all), " lines")
 	})
-	// Lines are in the order in which Envoy's workers report the requests' ends.
+	// Lines have the order in which Envoy reports the requests' ends.
 	first := map[int64]int{}
 	for _, l := range all {
 		if len(l.HashIDs) != (l.InputLength+511)/512 || l.OutputLength != 1 || l.Status != 200 || l.Server == "" ||

@@ -14,8 +14,7 @@ func (s *site) drop(name string) {
 	}
 }
 
-// rejected has AccessPolicies for the route /team that validation rejects. Each must close the
-// route.
+// rejected has AccessPolicies for the route /team that are invalid. Each must close the route.
 var rejected = map[string]string{
 	"unknown field": "kind: AccessPolicy\nmetadata: {name: team}\n" +
 		"spec: {targetRefs: [{kind: HTTPRoute, name: team}], apiKeys: {}, byModell: true}\n",
@@ -32,8 +31,8 @@ var rejected = map[string]string{
 		"spec: {targetRefs: [{kind: HTTPRoute, name: team}], apiKeys: {}}\n",
 }
 
-// A new AccessPolicy that validation rejects denies all requests to its targets, and to no other
-// route. Its correction opens them for the callers that it allows.
+// A new AccessPolicy that is invalid denies all requests to its targets, and to no other route. Its
+// correction admits the callers that it allows.
 func TestAccess_RejectedNewPolicyClosesItsTargets(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -67,7 +66,7 @@ func TestAccess_RejectedNewPolicyClosesItsTargets(t *testing.T) {
 	if got := s.outcome("/team"); got != "401 invalid_api_key" {
 		t.Errorf(`corrected: without a key: got %s, want "401 invalid_api_key"`, got)
 	}
-	s.Write("policy.yaml", strings.Replace(good, "apiKeys: {}", "apiKeys: {}, byModel: 7", 1)) // a rejected change
+	s.Write("policy.yaml", strings.Replace(good, "apiKeys: {}", "apiKeys: {}, byModel: 7", 1)) // an invalid change
 	s.Eventually("the change is rejected", func() error {
 		text, _ := s.command("status")
 		return because(strings.Contains(text, "its last good version stays in use"), text)
@@ -78,8 +77,8 @@ func TestAccess_RejectedNewPolicyClosesItsTargets(t *testing.T) {
 	}
 }
 
-// If a rejected policy has no readable targets, everything in its namespace that it could target is
-// closed.
+// If an invalid policy has no readable targets, it denies requests to everything in its namespace
+// that it could target.
 func TestAccess_PolicyWithoutReadableTargetsClosesItsNamespace(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -19,8 +19,8 @@ import (
 type heldPicker struct {
 	extprocv3.UnimplementedExternalProcessorServer
 	names  string
-	called chan struct{} // receives a value for each request
-	may    chan struct{} // closed when the picker may answer
+	called chan struct{} // has a value for each request
+	may    chan struct{} // closed to let the picker answer
 }
 
 func (p *heldPicker) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
@@ -54,8 +54,8 @@ func (s *site) begin(path string) <-chan answer {
 	return done
 }
 
-// The objects no longer have a cluster for the endpoint that the picker names for the first
-// request. Envoy still has it.
+// Before the picker answers, a change removes the cluster of the endpoint that the picker names.
+// Envoy keeps the cluster for a while, so the request is served.
 func TestRelay_DeletedImportKeepsRequestsInFlight(t *testing.T) {
 	for what, edits := range map[string][]edit{
 		"the cluster leaves the import": {with("here", "far", "left", "held"), swap("name: west\n", "name: north\n")},
@@ -73,7 +73,7 @@ func TestRelay_DeletedImportKeepsRequestsInFlight(t *testing.T) {
 			first := s.begin("/far")
 			<-remote.called
 			s.write("relay.yaml", edits...)
-			s.answers("/left", http.StatusOK) // Envoy has all resources
+			s.answers("/left", http.StatusOK) // the change is in force in Envoy
 			close(remote.may)
 			if got := <-first; got.err != nil || got.status != http.StatusOK || got.by() != "west-1" {
 				t.Errorf(`the request in flight: %d from %q: %s %v, want %d and "west-1"`,
@@ -83,7 +83,8 @@ func TestRelay_DeletedImportKeepsRequestsInFlight(t *testing.T) {
 	}
 }
 
-// The remote picker serves cleartext, but a port without appProtocol means TLS.
+// The remote picker serves cleartext, but a port without appProtocol means TLS. status reports that
+// calls fail.
 func TestRelay_FailedRemotePicksAreReported(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -114,7 +115,7 @@ func TestRelay_FailedRemotePicksAreReported(t *testing.T) {
 	if out := s.status(); strings.Contains(out, "cannot be asked") {
 		t.Errorf("status: got\n%s\nwant no resolved problem", out)
 	}
-	s.Eventually("the pick is recorded", func() error { // only one of the picks within 20 ms is recorded
+	s.Eventually("the pick is recorded", func() error { // only one pick in 20 ms is recorded
 		_, _ = s.ask("/far", question)
 		page := s.page("/debug/picks?pool=default/far@west")
 		return because(strings.Contains(page, `"relay_out_of_range"`) && strings.Contains(page, pod), page)
@@ -135,7 +136,8 @@ func TestRelay_FailedRemotePicksAreReported(t *testing.T) {
 	}
 }
 
-// Envoy calls no picker before a health check, and a replacement may answer late.
+// Envoy calls no picker before a health check succeeds, and the moved picker answers its check
+// late.
 func TestRelay_PickerThatMovesLosesNoRequest(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -143,7 +145,7 @@ func TestRelay_PickerThatMovesLosesNoRequest(t *testing.T) {
 	var calls atomic.Int64
 	moved, _ := serving(t, "127.0.0.2:0", east, grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream,
 		info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		if info.FullMethod != extprocv3.ExternalProcessor_Process_FullMethodName { // other calls check health
+		if info.FullMethod != extprocv3.ExternalProcessor_Process_FullMethodName { // a health check
 			time.Sleep(250 * time.Millisecond)
 			return status.Error(codes.Unimplemented, "no health here")
 		}
@@ -163,7 +165,6 @@ func TestRelay_PickerThatMovesLosesNoRequest(t *testing.T) {
 	requests.end(0)
 }
 
-// A request in flight, and its call to the picker, survive a change of the picker's cluster.
 func TestRelay_ChangedPickerClusterEndsNoRequestInFlight(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -180,7 +181,7 @@ func TestRelay_ChangedPickerClusterEndsNoRequestInFlight(t *testing.T) {
 	s.answers("/far", http.StatusOK)
 	held := s.begin("/far/held")
 	<-arrived
-	// the picker does not speak TLS
+	// The picker does not speak TLS, so new calls fail.
 	s.write("relay.yaml", with("far", "direct"), swap(", appProtocol: kubernetes.io/h2c", ""))
 	s.Eventually("new requests meet the new configuration", func() error {
 		got, err := s.ask("/far", question)

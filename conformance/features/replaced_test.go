@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// children are the process IDs of penstock's Envoys, or of its other children.
+// children returns the process IDs of penstock's children with this program name.
 func (s *site) children(name string) (pids []string) {
 	s.Helper()
 	all, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", s.penstock.PID()))
@@ -32,7 +32,8 @@ func (s *site) children(name string) (pids []string) {
 	return pids
 }
 
-// replaced replaces the program of penstock up.
+// replaced makes penstock up replace its program (SIGUSR2), and waits for the given number of
+// replacements since its start.
 func (s *site) replaced(times int) {
 	s.Helper()
 	s.penstock.Signal(syscall.SIGUSR2)
@@ -93,7 +94,6 @@ func zombie(pid int) bool {
 	return err == nil && strings.Contains(string(stat), ") Z ")
 }
 
-// A request that waits for a full server is queued again by the new program.
 func TestReplace_RequestsInAQueueWaitOn(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -118,7 +118,6 @@ func TestReplace_RequestsInAQueueWaitOn(t *testing.T) {
 	completed(t, "the stream", stream)
 }
 
-// A program that cannot replace this one has no effect.
 func TestReplace_BrokenProgramChangesNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -164,8 +163,7 @@ func TestReplace_BrokenProgramChangesNothing(t *testing.T) {
 	}
 }
 
-// Model servers stay. The new program starts them and Envoy again once they are killed, and ends
-// them.
+// The new program restarts model servers and Envoy if they are killed, and ends them when it stops.
 func TestReplace_ModelServersStay(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -201,8 +199,8 @@ func TestReplace_ModelServersStay(t *testing.T) {
 	}
 }
 
-// A watched request that --stop-timeout suffices for ends before the replacement. A longer one is
-// cut: the new program could not end it once its key is revoked.
+// A watched request may end within --stop-timeout before the replacement. A longer request is cut,
+// because the new program could not end it when its key is revoked.
 func TestReplace_WatchedRequestsHaveTheStopTimeout(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -11,15 +11,14 @@ import (
 
 var reads = regexp.MustCompile(`reads (\d+) tokens/s \(reported\)`)
 
-// A server's own series show how fast it reads prompts, even without streams. explain --why and
-// status show the rate and its source.
+// A server's own metrics show how fast it reads prompts, even without streams.
 func TestReportedRate_IsShownWithItsSource(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.server("fast", "--prefill-rate", "2000")
 	s.server("slow", "--prefill-rate", "2000")
 	s.up("firsttoken.yaml")
-	// A token of Penstock is four bytes. A token of this server is a word with its space.
+	// Penstock assumes four bytes a token. This server counts a word with its space as one token.
 	const least, most = 2000 * 5. / 4 * 0.7, 2000 * 8. / 4 * 1.3
 	check := func(text string) error {
 		found := reads.FindStringSubmatch(text)
@@ -41,8 +40,8 @@ func TestReportedRate_IsShownWithItsSource(t *testing.T) {
 	s.Eventually("status has the rate", func() error { return check(s.status()) })
 }
 
-// Answers without a stream, and streams of /v1/responses, show no first token. The servers' own
-// series show which one reads prompts eight times as fast.
+// Answers without a stream, and streams of /v1/responses, have no visible first token. The servers'
+// own metrics show which server is faster.
 func TestReportedRate_FasterServerGetsPromptsWhoseFirstTokensAreNotSeen(t *testing.T) {
 	t.Parallel()
 	for name, stream := range map[string]bool{"/v1/chat/completions": false, "/v1/responses": true} {

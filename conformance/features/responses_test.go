@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A request that follows a response, or names it in its path, goes to the server that keeps the
-// response, streamed or not. Without responseAffinity, the other server answers some with 404.
+// A request that follows a response, or names it in its path, goes to the server that stores the
+// response, streamed or not. Without responseAffinity, some get 404 from the other server.
 func TestResponseAffinity_FollowUpFindsItsResponse(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -64,7 +64,6 @@ func TestResponseAffinity_FollowUpFindsItsResponse(t *testing.T) {
 	})
 }
 
-// Either of two processes may get the follow-up.
 func TestResponseAffinity_EveryProcessFindsTheResponse(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -88,8 +87,6 @@ func TestResponseAffinity_EveryProcessFindsTheResponse(t *testing.T) {
 	}
 }
 
-// If a picker chooses among an import's clusters, the follow-up goes to the cluster that keeps the
-// response.
 func TestResponseAffinity_FollowUpFindsItsCluster(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

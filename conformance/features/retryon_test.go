@@ -11,15 +11,15 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// A model server's own answer moves a request to another cluster only if a policy allows it.
+// A model server's own answer moves a request to another cluster only if retryOn allows it.
 func TestRetryOn_OwnAnswersOfServersMoveOn(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	east, north := s.cluster("east"), s.cluster("north")
 	s.up("retryon.yaml", with("far"))
 	s.answers("/far", http.StatusOK)
-	// statuses sends ten requests while a cluster's server answers with a status. It lists the
-	// answers other than 200.
+	// statuses sends ten requests while a cluster's server answers with status. It returns the
+	// statuses other than 200.
 	statuses := func(site *cluster, status int) (out string) {
 		site.set(func(c *cluster) { c.status = status })
 		for range 10 {
@@ -56,7 +56,7 @@ func TestRetryOn_OwnAnswersOfServersMoveOn(t *testing.T) {
 			})
 		}
 	}
-	// Each cluster is tried once, even one that fails open. The client gets the last answer.
+	// Each cluster is tried once, and the client gets the last answer.
 	for _, c := range []*cluster{east, north} {
 		c.set(func(c *cluster) { c.status = 429 })
 	}
@@ -69,8 +69,7 @@ func TestRetryOn_OwnAnswersOfServersMoveOn(t *testing.T) {
 	}
 }
 
-// A member's gateway dies with a request in flight. Another member answers, if a policy allows that
-// the request runs twice.
+// A member's gateway dies with a request in flight. Another member answers if retryOn allows it.
 func TestRetryOn_LostGatewayMovesRequestsOn(t *testing.T) {
 	t.Parallel()
 	here, east, west := newSite(t), newSite(t), newSite(t)
@@ -94,7 +93,7 @@ func TestRetryOn_LostGatewayMovesRequestsOn(t *testing.T) {
 	})
 }
 
-// lost returns the answer to a request at east's server, after east's Envoy was killed.
+// lost returns the answer to a request that was at east's server when east's Envoy was killed.
 func lost(t *testing.T, here, east *site) reply {
 	t.Helper()
 	running := func() bool {

@@ -25,7 +25,8 @@ func (s *site) receives(path, body, server string) received {
 	return s.last(server)
 }
 
-// The first pool's picker has replaced the model when its pod rejects the connection.
+// The first pool's picker replaces the model, and its server is unreachable. The next pool's picker
+// must get the client's body.
 func TestRewrite_NextPoolAfterASpillSeesWhatTheClientSent(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -48,7 +49,8 @@ func TestRewrite_NextPoolAfterASpillSeesWhatTheClientSent(t *testing.T) {
 	}
 }
 
-// Under traffic, adding and removing an InferenceModel changes the input of its pool's picker.
+// Under traffic, an added InferenceModel replaces the model in requests, and a removed one does
+// not.
 func TestRewrite_TakesEffectAndEndsWhileTrafficRuns(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -69,13 +71,13 @@ func TestRewrite_TakesEffectAndEndsWhileTrafficRuns(t *testing.T) {
 	becomes("v1")
 	s.write("rewrite.yaml", with("chat", "model"), swap("weight: 1", "weight: 0"))
 	s.logged("spec.targetModels[0].weight: must be at least 1, is 0")
-	becomes("v1") // the last valid document
+	becomes("v1") // the last valid weight
 	s.write("rewrite.yaml", with("chat"))
 	becomes("public")
 }
 
-// Without a picker, no server may get an unreplaced name or a field for a processor. Such a pool
-// fails closed unless its policy demands otherwise.
+// If no picker answers, a pool that replaces model names fails closed, so that no server receives
+// an unreplaced name. Other pools fail open.
 func TestRewrite_UnmappedNameReachesNoServerWithoutAPicker(t *testing.T) {
 	t.Parallel()
 	for part, want := range map[string]int{"model": http.StatusServiceUnavailable, "": http.StatusOK} {
@@ -107,8 +109,8 @@ func TestRewrite_UnmappedNameReachesNoServerWithoutAPicker(t *testing.T) {
 		"PoolPolicy default/chat spec.picker.failureMode: without a pick, servers get bodies as clients sent them")
 }
 
-// The deep dive's InferenceModel, verbatim, with its pool. The pool lacks a picker's Service,
-// because no document shows one.
+// The InferenceModel of the inference extension's deep dive splits requests by weight. Its pool
+// lacks a picker's Service, because no document shows one.
 func TestSeedManifests_InferenceModelSplitsItsRequests(t *testing.T) {
 	t.Parallel()
 	seed := func(name string) string {

@@ -20,9 +20,9 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// cluster is a cluster of an import: its picker and a model server, which also plays its gateway.
-// In the YAML, ${NAME} is the server's port and ${NAME.picker} the picker's. It runs in the test,
-// which may change its answers between requests.
+// cluster is a cluster of an import, in the test's process: a picker, and a model server that is
+// also the cluster's gateway. In the YAML, ${NAME} is the server's port and ${NAME.picker} the
+// picker's port.
 type cluster struct {
 	extprocv3.UnimplementedExternalProcessorServer
 	name    string
@@ -34,7 +34,7 @@ type cluster struct {
 	down          bool              // the picker names a closed address
 	status        int               // status of the server's answers; 0: 200
 	delay         time.Duration     // of the server's answers
-	marks         bool              // the server's answers have the mark of a hop
+	marks         bool              // the server's answers have the header penstock-peer-refused
 	asked, served int
 	host          string        // host of the last request to the server
 	sender        string        // penstock-peer-sender of a request to the server
@@ -60,7 +60,6 @@ func (s *site) cluster(name string) *cluster {
 	return c
 }
 
-// ServeHTTP is the model server.
 func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/health" {
 		return
@@ -69,7 +68,7 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	delay := c.delay
 	c.mu.Unlock()
-	time.Sleep(delay) // like a server that computes
+	time.Sleep(delay) // time to compute the answer
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.served, c.host, c.size = c.served+1, r.Host, len(body)
@@ -77,7 +76,7 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.sender += r.Header.Get("penstock-peer-sender")
 	w.Header().Set("x-served-by", c.name)
 	c.token = r.Header.Get("x-session-token")
-	if r.Header.Get("x-session-id") == "" { // like a picker that keeps sessions
+	if r.Header.Get("x-session-id") == "" { // as a picker with session affinity
 		w.Header().Set("x-session-token", "at-"+c.name)
 	}
 	if c.marks {
@@ -89,7 +88,6 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, `{"choices": []}`)
 }
 
-// Process is the picker.
 func (c *cluster) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
 	var body []byte
 	for {
@@ -196,8 +194,8 @@ func (c *cluster) counts() (asked, served int) {
 	return c.asked, c.served
 }
 
-// member starts penstock up as a cluster of a set. more has further lines of its ClusterSet's spec.
-// The ClusterSet has its own file, because penstock clusters join writes it.
+// member starts penstock up as a cluster of a ClusterSet. more has further lines of the
+// ClusterSet's spec. The ClusterSet has its own file, because penstock clusters join writes it.
 func (s *site) member(cluster, more, fixture string, edits ...edit) {
 	s.Helper()
 	const set = "apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: gpus}\nspec:\n  cluster: "
@@ -209,7 +207,6 @@ func (s *site) member(cluster, more, fixture string, edits ...edit) {
 
 func (s *site) peerListener() string { return fmt.Sprintf("  peerListener: {port: %d}\n", s.Port()) }
 
-// join makes two sites members of each other, by the commands that their operators use.
 func (s *site) join(other *site) {
 	s.Helper()
 	shown := map[*site]string{}

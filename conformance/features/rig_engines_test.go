@@ -24,8 +24,7 @@ import (
 // engineLimit bounds an engine's start. vLLM takes some 70 s on two idle cores.
 const engineLimit = 10 * time.Minute
 
-// engine is a real model server on this machine, started by the scripts in tools/engines in its own
-// process group.
+// engine is a real model server. A script in tools/engines starts it in its own process group.
 type engine struct {
 	name, kind, dir string
 	port            int
@@ -33,8 +32,8 @@ type engine struct {
 
 func installed() string { return os.Getenv("ENGINES_DIR") }
 
-// engine starts an engine of a kind (vllm or llamacpp) for a name of the YAML. Its model is $MODEL
-// (default tiny), which clients call tiny. It does not wait until the engine serves.
+// engine starts an engine of a kind (vllm or llamacpp) at the port NAME of the YAML. Its model is
+// $MODEL (default tiny), which clients call tiny. It does not wait until the engine serves.
 func (s *site) engine(kind, name string, args ...string) *engine {
 	s.Helper()
 	if installed() == "" {
@@ -66,9 +65,8 @@ func (s *site) engine(kind, name string, args ...string) *engine {
 	return e
 }
 
-// publishers chooses the ports of engines a and b. Their KV events are then at consecutive ports,
-// events and replay in the YAML: vllm.sh publishes 1,000 above the engine's port, and replays 1,050
-// above.
+// publishers chooses consecutive ports for engines a and b, because of their KV events: vllm.sh
+// publishes at the engine's port plus 1,000, and replays at the port plus 1,050.
 func (s *site) publishers() {
 	s.Helper()
 	for range 100 {
@@ -101,7 +99,7 @@ func (e *engine) signal(sig syscall.Signal) {
 	}
 }
 
-// core returns the computing process, which is vLLM's engine core.
+// core returns the process ID of vLLM's engine core, which runs the model.
 func (e *engine) core() (int, error) {
 	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -122,7 +120,6 @@ func (e *engine) core() (int, error) {
 
 func (e *engine) url(path string) string { return fmt.Sprint("http://127.0.0.1:", e.port, path) }
 
-// starts waits until the engines, which start concurrently, serve.
 func (s *site) starts(all ...*engine) {
 	s.Helper()
 	end := time.Now().Add(engineLimit)
@@ -140,7 +137,7 @@ func (s *site) starts(all ...*engine) {
 	}
 }
 
-// figure prints a figure as the bench does. NaN means no limit.
+// figure prints a figure in the bench's format. limit NaN: no limit.
 func figure(name, unit string, value, limit float64, about string) {
 	out := map[string]any{"name": name, "value": value, "unit": unit, "limit": nil, "about": about}
 	if !math.IsNaN(limit) {

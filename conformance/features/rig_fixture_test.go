@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// fixture selects and edits documents of a YAML file. A document after a line --- # NAME (or
-// several names) is a part, which is written only if a test names it.
+// fixture selects and edits documents of a YAML file. A document after a line "--- # NAME..." is
+// written only if a test gives one of the names.
 type fixture struct {
 	parts []string
 	swaps [][2]string
@@ -49,7 +49,7 @@ func (s *site) write(name string, edits ...edit) {
 	}
 	out = s.expanded(out)
 	for document := range strings.SplitSeq("---\n"+out, "\n---") {
-		_, text, _ := strings.Cut(document, "\n") // the first line is the rest of ---
+		_, text, _ := strings.Cut(document, "\n") // text after the separator's line
 		if err := yaml.Unmarshal([]byte(text), new(map[string]any)); err != nil {
 			s.Fatalf("%s: %v in\n%s", name, err, document)
 		}
@@ -68,7 +68,6 @@ func (s *site) expanded(text string) string {
 	})
 }
 
-// documents returns the text of the selected documents, and the parts that the YAML lacks.
 func (f fixture) documents(text string) (string, []string) {
 	var out strings.Builder
 	written, missing := true, slices.Clone(f.parts)

@@ -11,7 +11,6 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// serving serves a picker at an address until the end of the test, or until stop.
 func serving(t testing.TB, address string, p extprocv3.ExternalProcessorServer,
 	options ...grpc.ServerOption) (port int, stop func()) {
 	t.Helper()
@@ -26,8 +25,8 @@ func serving(t testing.TB, address string, p extprocv3.ExternalProcessorServer,
 	return l.Addr().(*net.TCPAddr).Port, server.Stop
 }
 
-// exporter starts another penstock as another cluster, with a part of the same fixture. ${exporter}
-// is the port of its Gateway, ${exporter.picker} of its picker for other clusters.
+// exporter starts another penstock as another cluster, from the same fixture. ${exporter} is its
+// Gateway's port, ${exporter.picker} the port of its picker for other clusters.
 func (s *site) exporter(fixture string, edits ...edit) *site {
 	s.Helper()
 	other := newSite(s.TB)
@@ -42,7 +41,7 @@ func (s *site) exporter(fixture string, edits ...edit) *site {
 	return other
 }
 
-// alone starts penstock picker with a part of the same fixture, at the port ${NAME}.
+// alone starts penstock picker from the same fixture, at the port ${NAME}.
 func (s *site) alone(name, fixture string, edit edit, args ...string) *site {
 	s.Helper()
 	other := newSite(s.TB)

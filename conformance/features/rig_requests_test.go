@@ -24,9 +24,10 @@ type reply struct {
 
 func (r reply) by() string { return r.header.Get("x-served-by") }
 
-// client opens a connection for each request.
+// client opens a connection for each request, and follows no redirect.
 func client() *http.Client {
-	return &http.Client{Timeout: process.Limit, Transport: &http.Transport{DisableKeepAlives: true}}
+	return &http.Client{Timeout: process.Limit, Transport: &http.Transport{DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
 func do(c *http.Client, req *http.Request) (reply, error) {
@@ -88,7 +89,6 @@ func (s *site) ask(path, body string, headers ...string) (reply, error) {
 	return s.post(s.url(path), body, headers...)
 }
 
-// answered sends a chat completion, whose status must be 200.
 func (s *site) answered(path, body string, headers ...string) reply {
 	s.Helper()
 	got, err := s.ask(path, body, headers...)
@@ -98,7 +98,7 @@ func (s *site) answered(path, body string, headers ...string) reply {
 	return got
 }
 
-// served sends a request, whose status must be 200, and returns the server.
+// served sends a request that must get 200, and returns the server.
 func (s *site) served(path string, headers ...string) string {
 	s.Helper()
 	return s.answered(path, question, headers...).by()
@@ -116,7 +116,7 @@ func (s *site) answers(path string, status int) (got reply) {
 	return got
 }
 
-// goes polls until one model server answers some successive requests with 200.
+// goes polls until the named server answers the given number of successive requests with 200.
 func (s *site) goes(path, by string, times int) {
 	s.Helper()
 	s.Eventually(path+" is served by "+by, func() error {
@@ -129,7 +129,6 @@ func (s *site) goes(path, by string, times int) {
 	})
 }
 
-// received is the last request that a penstock sim received.
 type received struct {
 	Headers http.Header `json:"headers"`
 	Body    string      `json:"body"`
@@ -147,7 +146,7 @@ func (s *site) last(server string) (last received) {
 	return last
 }
 
-// stream sends a streamed request, and calls see with each event before [DONE].
+// stream sends a streamed request, and calls see for each event before [DONE].
 func (s *site) stream(ctx context.Context, path, prompt string, see func(event string)) error {
 	body := fmt.Sprintf(`{"model": "llama", "stream": true, "messages": [{"role": "user", "content": %q}]}`, prompt)
 	req, err := request(ctx, s.url(path), body)
@@ -241,7 +240,7 @@ func (tr *traffic) flows(requests int) {
 	})
 }
 
-// end stops the requests. At most few may have failed.
+// end stops the requests. At most few of them may have failed.
 func (tr *traffic) end(few int) {
 	tr.s.Helper()
 	tr.stop()

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// keeper is a model server that keeps its responses, as vLLM does with
+// keeper is a model server that stores its responses, as vLLM does with
 // VLLM_ENABLE_RESPONSES_API_STORE=1. It answers 404 to requests for responses of other servers.
 type keeper struct {
 	name string
@@ -74,7 +74,7 @@ func (k *keeper) create(w http.ResponseWriter, r *http.Request) {
 	}
 	k.kept[id] = true
 	k.mu.Unlock()
-	// Neither members before the ID, nor IDs of other things, may be read as the response's ID.
+	// The picker must read neither earlier members nor other objects' IDs as the response's ID.
 	body := fmt.Sprintf(`{"created_at":1,"metadata":{"id":"resp_other"},"id":%q,"output":[{"id":"msg_1"}]}`, id)
 	if !asked.Stream {
 		fmt.Fprint(w, body)
@@ -87,8 +87,8 @@ func (k *keeper) create(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// respond sends a request of the Responses API that follows the response previous ("": none). It
-// returns the new response's ID.
+// respond sends a request of the Responses API that follows the response with ID previous; "":
+// none. It returns the new response's ID.
 func (s *site) respond(previous string, stream bool) (id, by string, err error) {
 	return s.created(map[string]any{"model": "llama", "input": "hi", "stream": stream}, previous)
 }
@@ -116,7 +116,6 @@ func (s *site) created(body map[string]any, previous string) (id, by string, err
 	return id, got.by(), nil
 }
 
-// begins polls until a response is created.
 func (s *site) begins(t testing.TB) {
 	t.Helper()
 	s.Eventually("responses are created", func() error {

@@ -23,7 +23,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process/processtest"
 )
 
-// binary is the penstock of all tests, and envoy its Envoy.
 var binary, envoy string
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -52,13 +51,13 @@ func run(m *testing.M) int {
 type site struct {
 	processtest.Rig
 	state    string
-	ports    map[string]int // by their names in the YAML
-	env      []string       // variables of penstock, in addition to this process's variables
-	prompts  int            // prompts made so far
+	ports    map[string]int // by name in the YAML
+	env      []string       // variables of penstock, in addition to the test's own
+	prompts  int            // number of prompts made so far
 	flags    []string       // flags of penstock up or serve
 	binary   string         // path of penstock; "": built from this tree
 	penstock *process.Process
-	log      string // the file of penstock's output
+	log      string // path of penstock's output
 }
 
 // newSite makes a site. Start its model servers first, then call up.
@@ -69,8 +68,7 @@ func newSite(t testing.TB) *site {
 	return s
 }
 
-// server starts a penstock sim. Its responses have its name in x-served-by. args are further
-// arguments.
+// server starts a penstock sim. Its responses have the name in x-served-by.
 func (s *site) server(name string, args ...string) *process.Process {
 	s.Helper()
 	s.ports[name] = s.Port()
@@ -91,7 +89,8 @@ func (s *site) sim(name string, args ...string) *process.Process {
 	return p
 }
 
-// backend serves a name of the YAML in this process, for behavior that penstock sim lacks.
+// backend serves at the port NAME of the YAML in this process, for behavior that penstock sim
+// lacks.
 func (s *site) backend(name string, h http.Handler) *httptest.Server {
 	server := httptest.NewServer(h)
 	s.Cleanup(server.Close)
@@ -99,7 +98,7 @@ func (s *site) backend(name string, h http.Handler) *httptest.Server {
 	return server
 }
 
-// h2c is backend for a server that only speaks HTTP/2 with prior knowledge.
+// h2c is like backend, for a server that speaks only HTTP/2 with prior knowledge.
 func (s *site) h2c(name string, h http.Handler) *httptest.Server {
 	server := httptest.NewUnstartedServer(h)
 	server.Config.Protocols = new(http.Protocols)
@@ -110,7 +109,7 @@ func (s *site) h2c(name string, h http.Handler) *httptest.Server {
 	return server
 }
 
-// closed gives a name of the YAML a port where nothing listens.
+// closed gives NAME a port where nothing listens.
 func (s *site) closed(name string) { s.ports[name] = s.Port() }
 
 func (s *site) address(name string) string { return fmt.Sprint("127.0.0.1:", s.ports[name]) }
@@ -123,7 +122,7 @@ func (s *site) up(fixture string, edits ...edit) {
 	s.logged("serves at")
 }
 
-// run starts a long-running command for the site. A later run replaces its log.
+// run starts a long-running command for the site, with a new log.
 func (s *site) run(command string, args ...string) {
 	s.Helper()
 	args = append([]string{command, "-f", s.Files, "--state", s.state, "--log-level", "debug"}, args...)
@@ -163,8 +162,8 @@ func (s *site) serve() {
 	s.logged("ADS at " + s.ads())
 }
 
-// twoProcesses serves a fixture with two processes that are peers, this site and other. Envoys
-// attach to them.
+// twoProcesses serves a fixture with two processes that are peers: this site, and other. Envoys
+// that attach to one of them may ask the pickers of both.
 func (s *site) twoProcesses(fixture string, edits ...edit) (other *site) {
 	s.Helper()
 	other = newSite(s.TB)
@@ -224,8 +223,8 @@ func (s *site) killEnvoy() {
 	}
 }
 
-// command runs another command for the site, and returns its output. Exit status 1, for findings,
-// is no error.
+// command runs another command for the site, and returns its output. Exit status 1 (there are
+// findings) is no error.
 func (s *site) command(args ...string) (string, error) {
 	cmd := exec.CommandContext(s.Context(), binary, append(args, "-f", s.Files, "--state", s.state)...)
 	var errs strings.Builder
@@ -283,7 +282,7 @@ func (s *site) metrics() string {
 	return s.page("/metrics")
 }
 
-// series returns the value of a series of penstock, or 0.
+// series returns the value of one of penstock's metric series; 0: no such series.
 func (s *site) series(name string) (value float64) {
 	s.Helper()
 	for line := range strings.Lines(s.metrics()) {
@@ -294,13 +293,12 @@ func (s *site) series(name string) (value float64) {
 	return value
 }
 
-// kill ends penstock by SIGKILL.
 func (s *site) kill() {
 	s.penstock.Signal(syscall.SIGKILL)
 	<-s.penstock.Ended()
 }
 
-// because returns nil if holds is true, otherwise an error with the facts.
+// because returns nil if holds is true, otherwise an error that lists the facts.
 func because(holds bool, facts ...any) error {
 	if holds {
 		return nil

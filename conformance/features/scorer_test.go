@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-project/penstock/picker/scoring/scoringtest"
 )
 
-// An external scorer decides. It prefers pod-2, by the address in the call.
+// An external scorer, which prefers pod-2, decides.
 func TestScorer_ExternalOneIsAsked(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -31,15 +31,14 @@ func TestScorer_ExternalOneIsAsked(t *testing.T) {
 	s.ports["scorer"] = int(at.Port())
 	s.closed("nothing")
 	s.up("scorer.yaml")
-	s.answers("/", http.StatusOK) // requests are answered without the scorer, too
+	s.answers("/", http.StatusOK) // served without the scorer, too
 	s.reports("external-scorer: there is no Service default/scorer")
 	if text := s.print("status", "-o", "json"); !strings.Contains(text, "InvalidScorerRef") {
 		t.Errorf("status: got\n%s\nwant InvalidScorerRef", text)
 	}
 	s.write("scorer.yaml", with("scorer"))
 	s.goes("/", "pod-2", 10)
-	// On a busy machine the scorer may answer a pick too late. The pick's servers then have no
-	// scores.
+	// On a busy machine the scorer may answer a pick too late. Its servers then have no scores.
 	s.Eventually("explain has the scores of a pick", func() error {
 		s.served("/")
 		text := s.explain(s.url("/"))

@@ -13,7 +13,7 @@ import (
 
 const unserved = "no request can be served"
 
-// counts waits until status, explain and metrics agree on how many of the two servers of pool chat
+// counts waits until status, explain and metrics report how many of the two servers of pool chat
 // serve.
 func (s *site) counts(serving int) {
 	s.Helper()
@@ -45,7 +45,7 @@ func (s *site) lines(text string) int { return strings.Count(s.output(), text) }
 type broken struct {
 	mortal
 	down   atomic.Bool
-	health bool // GET /health still answers 200
+	health bool // GET /health answers 200 all the same
 }
 
 func (b *broken) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -56,8 +56,8 @@ func (b *broken) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b.mortal.ServeHTTP(w, r)
 }
 
-// A pool without a serving server has a Warning, which penstock up prints once, until a server is
-// back. Killed servers need no request to be detected; others need some.
+// A pool without a serving server has a Warning until a server recovers. penstock up prints it
+// once. Killed servers are detected without requests.
 func TestServing_DeadPoolHasAWarning(t *testing.T) {
 	t.Parallel()
 	for name, signal := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "frozen": syscall.SIGSTOP} {
@@ -101,8 +101,7 @@ func TestServing_DeadPoolHasAWarning(t *testing.T) {
 	}
 }
 
-// When one of several servers stops serving, penstock up prints a line, and another when it serves
-// again. Status has the cause, as does explain.
+// penstock up prints a line when one of several servers stops serving, and when it serves again.
 func TestServing_EachServerThatStopsIsALine(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -126,7 +125,7 @@ func TestServing_EachServerThatStopsIsALine(t *testing.T) {
 	}
 }
 
-// A server that answers each request with 503 does not serve, whatever its health check reports.
+// A server that answers each request with 503 does not serve, whatever GET /health returns.
 func TestServing_PoolThatAnswers503HasAWarning(t *testing.T) {
 	t.Parallel()
 	for _, health := range []bool{false, true} {
@@ -158,8 +157,7 @@ func TestServing_PoolThatAnswers503HasAWarning(t *testing.T) {
 	}
 }
 
-// The pool has a Warning although another one serves its requests. explain shows that they are
-// served.
+// The pool has a Warning although its spill target serves.
 func TestServing_SpillOfADeadPoolServes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -173,7 +171,7 @@ func TestServing_SpillOfADeadPoolServes(t *testing.T) {
 	}
 }
 
-// Gateways of another cluster are watched even without requests.
+// Penstock detects dead gateways of another cluster without requests.
 func TestServing_DeadGatewaysHaveAWarning(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -185,8 +183,7 @@ func TestServing_DeadGatewaysHaveAWarning(t *testing.T) {
 	s.logged("InferencePoolImport default/gone status.clusters: cluster c0, 50% or less?: " + unserved)
 }
 
-// A pool is also watched if another picker names its servers, in this cluster or in an exporting
-// one.
+// Penstock also probes servers that another picker picks, in this or an exporting cluster.
 func TestServing_DeadServersOfExternalPickersHaveAWarning(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A session's requests go to the server of its first one, by its ID, its cookie or a response's
-// token. When the server leaves the pool, they move to another one and stay there.
+// A session has an ID, a cookie or a response's token. When its server leaves the pool, the session
+// moves to another server and stays there.
 func TestSession_StaysAtItsServerWhileThatServes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -16,8 +16,8 @@ var selections = map[string]string{
 	"latency":   "{policy: Latency, affinity: Session}",
 }
 
-// The requests of a session go to one server of one cluster, by sessionPersistence of a route to an
-// import, however the clusters are chosen. They move once when their cluster is drained.
+// With sessionPersistence on a route to an import, a session's requests go to one server of one
+// cluster, with each selection policy. They move once when their cluster is drained.
 func TestSessionPersistence_ImportKeepsClusterAndServer(t *testing.T) {
 	for mode, test := range map[string]struct{ policy, east, west string }{
 		"EndpointMode": {"round-robin", endpointMode("east"), endpointMode("west")},
@@ -54,7 +54,6 @@ func TestSessionPersistence_ImportKeepsClusterAndServer(t *testing.T) {
 	}
 }
 
-// The sessions of a lost cluster move to another one without a failed request, and stay there.
 func TestSessionPersistence_SessionsOfLostClusterMoveOnce(t *testing.T) {
 	for mode, test := range map[string]struct{ policy, east, west string }{
 		"EndpointMode": {"round-robin", endpointMode("east"), endpointMode("west")},
@@ -86,8 +85,7 @@ func TestSessionPersistence_SessionsOfLostClusterMoveOnce(t *testing.T) {
 	}
 }
 
-// If the gateways of a set's clusters are peers, they keep a session's server, whatever the pool's
-// strategy.
+// If the gateways are members of one ClusterSet, a session keeps its server with any pool strategy.
 func TestSessionPersistence_PeerKeepsServer(t *testing.T) {
 	t.Parallel()
 	here := newSite(t)
@@ -119,8 +117,8 @@ metadata:
 	}
 }
 
-// drained waits until a path's sessions have left east, which drains. Sessions in west must not
-// move, and others only once.
+// drained waits until the sessions of a path have left east, which drains. Sessions in west must
+// not move, and the others only once.
 func (s *site) drained(path string, list []*session) {
 	s.Helper()
 	for _, one := range list {
@@ -138,12 +136,12 @@ type session struct {
 	s      *site
 	path   string
 	client *http.Client
-	header string // session header of the last response that had one
+	header string // session header of the last response with this header
 	at     string // server of the session's first request
 	asked  int
 }
 
-// sessions begins sessions at a path, until both clusters have some if they may.
+// sessions begins four sessions at a path. For /weighted, both clusters must have some of them.
 func (s *site) sessions(path string) (list []*session) {
 	s.Helper()
 	s.answers(path, http.StatusOK)
@@ -188,7 +186,7 @@ func (one *session) ask() string {
 	return got.by()
 }
 
-// stays sends requests of the session. The server of its first one must answer.
+// stays sends requests of the session, which must go to the server of its first request.
 func (one *session) stays(times int) {
 	one.s.Helper()
 	for range times {
@@ -214,7 +212,7 @@ func (s *site) plainServer(name string) {
 	}))
 }
 
-// exporterNamed starts an exporting site. Its gateway has port ${NAME}, and its picker
+// exporterNamed starts an exporting site, whose gateway has port ${NAME}, and its picker
 // ${NAME.picker}.
 func (s *site) exporterNamed(name, fixture string, edits ...edit) *site {
 	s.Helper()
@@ -230,7 +228,6 @@ func (s *site) exporterNamed(name, fixture string, edits ...edit) *site {
 	return other
 }
 
-// endpointMode returns an exporting cluster's entry in an import.
 func endpointMode(name string) string {
 	return fmt.Sprintf(`
   - name: %[1]s
@@ -253,8 +250,8 @@ func parentMode(name string) string {
     parents: [{service: [{addresses: [127.0.0.1], ports: [{number: ${%[1]s}, appProtocol: http}]}]}]`, name)
 }
 
-// imports writes an import for each selection with a route, a route whose session is in a header,
-// and a route to an import of one cluster.
+// imports writes, for each selection policy, an import with three routes: plain, with the session
+// in a header, and to an import of one cluster.
 func (s *site) imports(east, west string) {
 	s.Helper()
 	var out strings.Builder

@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// hanging is an engine behind an API server that stays healthy. While it hangs, streams get only
-// headers, and the metrics page, if there is one, keeps its values.
+// hanging is a model server with a healthy API server. While it hangs, streams get only headers,
+// and its metrics page, if it has one, keeps its values.
 type hanging struct {
 	name   string
 	page   bool
 	hangs  atomic.Bool
-	given  atomic.Int64 // requests by users
+	given  atomic.Int64 // requests, without Penstock's probes
 	tokens atomic.Int64
 }
 
@@ -61,7 +61,7 @@ func (h *hanging) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// token sends a stream whose client waits for limit. It returns the server that answered.
+// token sends a streamed request whose client gives up after limit. It returns the server.
 func (s *site) token(limit time.Duration) (by string, err error) {
 	ctx, cancel := context.WithTimeout(s.Context(), limit)
 	defer cancel()
@@ -73,14 +73,13 @@ func (s *site) token(limit time.Duration) (by string, err error) {
 	return got.by(), err
 }
 
-// A server that sends headers but no token gets no further requests, whether its page is frozen or
-// missing and clients wait or give up. It is probed without a user's request, and serves again once
-// it answers.
+// A server that sends headers but no token gets no further requests, with or without a metrics
+// page. Penstock probes it, and uses it again once it answers.
 func TestSilent_ServerWithoutTokensGetsNoRequests(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		page  bool
-		waits bool // clients wait for the stuck requests
+		waits bool // clients do not give up
 		edits []edit
 	}{
 		"frozen counters":                       {page: true, waits: true},
@@ -104,7 +103,7 @@ func TestSilent_ServerWithoutTokensGetsNoRequests(t *testing.T) {
 					return errors.Join(err, because(seen["works"] && seen["hangs"], seen))
 				})
 			}
-			for range 10 { // teaches the picker the time to first tokens
+			for range 10 { // gives the picker the times to first tokens
 				both()
 			}
 			hangs.hangs.Store(true)
@@ -139,8 +138,8 @@ func TestSilent_ServerWithoutTokensGetsNoRequests(t *testing.T) {
 	}
 }
 
-// A server that has answered nothing since its start has no known rate. It is detected by the times
-// of the pool's other servers for such prompts.
+// A server without any answer has no known rate. Penstock detects it by the times of the pool's
+// other servers for such prompts.
 func TestSilent_ServerThatNeverAnsweredIsFoundByLongPrompts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -166,7 +165,7 @@ func TestSilent_ServerThatNeverAnsweredIsFoundByLongPrompts(t *testing.T) {
 		text := s.explain(s.url("/"))
 		return because(strings.Contains(text, "headers only since"), text)
 	})
-	// Without this comparison it would take 20 s.
+	// Without this comparison, detection takes 20 s.
 	if took := time.Since(began); took > 15*time.Second {
 		t.Errorf("it was found after %v, want at most %v", took, 15*time.Second)
 	}

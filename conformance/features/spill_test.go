@@ -7,8 +7,6 @@ import (
 	"testing"
 )
 
-// If the pool is full, a request goes to the spill target. If both are full, it is answered 429,
-// and explain shows the limit.
 func TestSpill_FullPoolSpillsAnd429WhenAllAreFull(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -21,8 +19,7 @@ func TestSpill_FullPoolSpillsAnd429WhenAllAreFull(t *testing.T) {
 		}
 		return nil
 	})
-	// The picker receives a request's end a moment after the client, so the order of the servers is
-	// not fixed.
+	// The picker receives a request's end later than the client, so either server may be first.
 	busy, ends := map[string]bool{}, []func(){}
 	occupy := func() error {
 		by, end, err := s.occupy("/")

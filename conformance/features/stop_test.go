@@ -36,7 +36,7 @@ func (s *site) ended() int {
 	return s.penstock.ExitCode()
 }
 
-// streaming starts a streamed response, and returns once it has begun.
+// streaming starts a streamed response, and returns after its first event.
 func (s *site) streaming(words int) (result chan error) {
 	begun, result := make(chan struct{}), make(chan error, 1)
 	first := true
@@ -56,8 +56,8 @@ func (s *site) streaming(words int) (result chan error) {
 	return result
 }
 
-// On SIGTERM, penstock up accepts no connections and is not ready. Requests in flight complete, as
-// do requests on open connections, also through internal listeners.
+// On SIGTERM, penstock up rejects new connections and is not ready. Requests in flight, and
+// requests on open connections, complete, also through internal listeners.
 func TestStop_RequestsInFlightEnd(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -103,7 +103,7 @@ func TestStop_RequestsInFlightEnd(t *testing.T) {
 	}
 }
 
-// A request that does not end delays penstock at most for --stop-timeout, or until a second Ctrl-C.
+// A request that does not end delays the stop for at most --stop-timeout, or until a second signal.
 func TestStop_ATimeoutOrASecondSignalEndsIt(t *testing.T) {
 	t.Parallel()
 	for timeout, signals := range map[string]int{"1s": 1, "10m": 2} {
@@ -138,7 +138,7 @@ func TestStop_ATimeoutOrASecondSignalEndsIt(t *testing.T) {
 	}
 }
 
-// An Envoy that penstock does not run continues to serve when penstock serve ends.
+// An Envoy that penstock did not start serves on after penstock serve has ended.
 func TestStop_OtherEnvoysServeOn(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

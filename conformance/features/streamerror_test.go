@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A server whose streams fail as soon as they begin looks idle and quick. It must only get trials,
-// even without picker.tokenUsage. An error that a client causes counts against no server.
+// A server whose streams fail at once looks idle and fast. It must only get single requests, even
+// without picker.tokenUsage. Errors that a client causes do not count against the server.
 func TestStreamError_ServerWhoseStreamsFailAtOnceAttractsNone(t *testing.T) {
 	t.Parallel()
 	const event = "data: {\"error\":{\"message\":\"it died\",\"code\":%d}}\n\ndata: [DONE]\n\n"

@@ -7,7 +7,6 @@ import (
 	"testing"
 )
 
-// Requests of a route with a subset only reach the subset's endpoints, with any picker.
 func TestSubset_RequestsReachItsEndpointsAlone(t *testing.T) {
 	t.Parallel()
 	for name, picker := range map[string]string{
@@ -38,7 +37,7 @@ func TestSubset_RequestsReachItsEndpointsAlone(t *testing.T) {
 			for range 40 {
 				served[s.answers("/both", http.StatusOK).by()]++
 			}
-			if served["pod-east"] == 0 || served["pod-west"] == 0 { // chance alone causes this once in 500 billion runs
+			if served["pod-east"] == 0 || served["pod-west"] == 0 { // by chance, once in 500 billion runs
 				t.Errorf("50:50 went to %v, want some to each of pod-east and pod-west", served)
 			}
 			got := s.answers("/north", http.StatusServiceUnavailable)
@@ -47,7 +46,7 @@ func TestSubset_RequestsReachItsEndpointsAlone(t *testing.T) {
 			}
 			s.write("subset.yaml", with(append(parts, "east", "moved")...), policy)
 			s.goes("/north", "pod-west", 1)
-			// The pool's own subset applies too, in addition to the route's.
+			// A request needs both the pool's subset and the route's.
 			s.write("subset.yaml", with(append(parts, "east", "moved")...),
 				swap(end, picker+"\n  subset: {matchExpressions: [{key: zone, operator: In, values: [east, south]}]}"))
 			s.answers("/north", http.StatusServiceUnavailable)
@@ -66,16 +65,16 @@ func TestSubset_RequestsReachItsEndpointsAlone(t *testing.T) {
 	}
 }
 
-// A subset without endpoints spills. Requests never reach other endpoints, whatever happens to the
-// picker.
+// If a subset has no endpoints, its requests go to the spill target, never to other endpoints, even
+// if no picker answers.
 func TestSubset_SpillsAndNeverReachesOtherEndpoints(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	for _, name := range []string{"pod-east", "pod-west", "spare-1"} {
 		s.server(name)
 	}
-	// With FailOpen, a request without a pick goes to any endpoint of the pool, unless it has a
-	// subset.
+	// With FailOpen, Envoy sends a request without a pick to any endpoint of the pool, except for a
+	// request with a subset.
 	s.up("subset.yaml", with("own", "west", "spare", "spill"))
 	for range 5 {
 		if by := s.answers("/east", http.StatusOK).by(); by != "spare-1" {
@@ -85,8 +84,8 @@ func TestSubset_SpillsAndNeverReachesOtherEndpoints(t *testing.T) {
 			t.Errorf(`without a subset: from %q, want "pod-west"`, by)
 		}
 	}
-	// The same behind a hop. The external picker may pick any endpoint of its subset. The first
-	// pick is in zone east.
+	// The external picker is called from an internal listener. It may pick any endpoint of the
+	// subset.
 	s.alone("epp", "subset.yaml", with("external", "east", "west"), otherNames...)
 	for _, c := range []struct {
 		parts []string

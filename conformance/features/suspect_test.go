@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// names waits until status, explain and metrics report a server as suspect for a reason.
+// names waits until status, explain and metrics report a server as suspect for this reason.
 func (s *site) names(server, kind, reason string, meanwhile func()) {
 	s.Helper()
 	s.Eventually("a suspect server is shown", func() error {
@@ -32,8 +32,8 @@ func (s *site) names(server, kind, reason string, meanwhile func()) {
 	})
 }
 
-// A server whose requests fail, and one that has no page and served nothing, get single requests.
-// Every page shows why.
+// A server whose requests fail, and a server without a metrics page that has served nothing, get
+// only single requests.
 func TestSuspect_ReasonIsShown(t *testing.T) {
 	t.Parallel()
 	t.Run("failing", func(t *testing.T) {

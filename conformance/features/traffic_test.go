@@ -21,8 +21,8 @@ func (s *site) envoyMetrics() string {
 	return got.body
 }
 
-// If EDS chooses among the clusters of an import, no picker sees the requests. Envoy's metrics
-// count them by cluster, under last/MODE/NAMESPACE/NAME/CLUSTER.
+// If Envoy chooses among the clusters of an import by EDS, no picker gets the requests. Envoy's
+// metrics count them by cluster, under last/MODE/NAMESPACE/NAME/CLUSTER.
 func TestTraffic_EnvoysMetricsHaveTheRequestsOfEachCluster(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -15,7 +15,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// udpServer answers each datagram with the server's name and the received text.
 func (s *site) udpServer(name string) {
 	s.Helper()
 	conn, err := net.ListenPacket("udp4", "127.0.0.1:0")
@@ -61,7 +60,7 @@ func (s *site) flow() flow {
 	return flow{conn}
 }
 
-// ask sends a datagram, and returns the name of the server that answers in time.
+// ask sends a datagram, and returns the name of the server that answers within the given time.
 func (f flow) ask(text string, within time.Duration) (server string, err error) {
 	if _, err := f.Write([]byte(text)); err != nil {
 		return "", err
@@ -81,7 +80,7 @@ func (f flow) ask(text string, within time.Duration) (server string, err error) 
 	return server, err
 }
 
-// reaches waits until a server answers a new flow; "": any server.
+// reaches waits until the named server answers a new flow; "": any server.
 func (s *site) reaches(by string) {
 	s.Helper()
 	s.Eventually("a server answers: "+by, func() error {
@@ -95,7 +94,6 @@ func (s *site) reaches(by string) {
 	})
 }
 
-// shares counts the servers that answer new flows of one datagram each.
 func (s *site) shares(flows int) map[string]int {
 	s.Helper()
 	counts := map[string]int{}
@@ -111,13 +109,13 @@ func (s *site) shares(flows int) map[string]int {
 	return counts
 }
 
-// steadyFlows are clients that send a datagram when the previous one was answered.
+// steadyFlows are clients that send a datagram as soon as the previous one is answered.
 type steadyFlows struct {
 	stop    context.CancelFunc
 	all     sync.WaitGroup
 	sent    atomic.Int64
 	mu      sync.Mutex
-	servers map[string]int // servers that have answered
+	servers map[string]int // number of answers, by server
 	lost    []error
 }
 
@@ -136,7 +134,7 @@ func (s *site) steady(flows int) *steadyFlows {
 					out.lost = append(out.lost, err)
 				}
 				out.mu.Unlock()
-				time.Sleep(time.Millisecond) // the rate of a client, not a wait
+				time.Sleep(time.Millisecond) // a client's rate
 			}
 		})
 	}
@@ -144,7 +142,7 @@ func (s *site) steady(flows int) *steadyFlows {
 	return out
 }
 
-// moved waits until only these servers answer the flows.
+// moved waits until only the given servers answer the flows.
 func (f *steadyFlows) moved(s *site, to ...string) {
 	s.Helper()
 	begun := false
@@ -183,14 +181,14 @@ func (s *site) listenerChanges() string {
 	return strings.Join(out, "; ")
 }
 
-// A UDPRoute divides flows by weight, whatever the number of endpoints. Changes of weights,
-// backends and endpoints lose no datagram and change no listener.
+// Weights divide flows regardless of the numbers of endpoints. Changed weights, backends and
+// endpoints lose no datagram and change no listener.
 func TestUDPRoute_SplitsByWeightAndLosesNoDatagram(t *testing.T) {
 	t.Parallel()
 	s := udpSite(t)
 	s.up("udp.yaml")
 	s.reaches("")
-	counts := s.shares(400) // round robin is exact, except for the state of Envoy's workers
+	counts := s.shares(400) // round robin, but each of Envoy's workers counts on its own
 	if b := counts["b-1"]; b < 80 || b > 120 || counts["a-1"] < 110 || counts["a-2"] < 110 {
 		t.Errorf("datagrams by endpoint: got %v, want 80 to 120 of 400 for b-1, at least 110 each for a-1 and a-2",
 			counts)
@@ -215,7 +213,7 @@ func TestUDPRoute_SplitsByWeightAndLosesNoDatagram(t *testing.T) {
 	flows.moved(s, "b-1")
 	s.write("udp.yaml", swap(weights, "{name: a, port: 53}, {name: b, port: 53, weight: 0}"))
 	flows.moved(s, "a-1", "a-2")
-	// A removed endpoint takes no new sessions, but stays for a while to answer the last datagrams.
+	// A terminating endpoint gets no new sessions, but may answer the last datagrams for a while.
 	s.write("udp.yaml", swap(weights, "{name: a, port: 53}"),
 		swap("conditions: {ready: true}", "conditions: {ready: false, serving: true, terminating: true}"))
 	flows.moved(s, "a-2")
@@ -230,8 +228,7 @@ func TestUDPRoute_SplitsByWeightAndLosesNoDatagram(t *testing.T) {
 	}
 }
 
-// The share of an unusable backend is dropped. Without a route all datagrams are. Another port, and
-// the HTTP listener with the same number, are not affected.
+// The share of an invalid backend is dropped; without a route, all datagrams are dropped.
 func TestUDPRoute_SharesOfInvalidBackendsAreDropped(t *testing.T) {
 	t.Parallel()
 	s := udpSite(t)
@@ -287,8 +284,8 @@ func TestUDPRoute_SharesOfInvalidBackendsAreDropped(t *testing.T) {
 	}
 }
 
-// Each client address begins a session, which opens a file, and Envoy crashes without files. Above
-// a limit, new sessions are dropped, and all others continue.
+// Each client address has a session, which opens a file, and Envoy crashes without free files.
+// Above a limit, new sessions are dropped, and other traffic continues.
 func TestUDPRoute_DatagramsOfManyAddressesEndNothingElse(t *testing.T) {
 	t.Parallel()
 	s := udpSite(t)
@@ -311,7 +308,7 @@ func TestUDPRoute_DatagramsOfManyAddressesEndNothingElse(t *testing.T) {
 		_, _ = conn.Write([]byte("x"))
 		_ = conn.Close()
 		if i%50 == 0 {
-			time.Sleep(10 * time.Millisecond) // otherwise the socket's buffer drops packets
+			time.Sleep(10 * time.Millisecond) // otherwise the socket's buffer overflows
 		}
 	}
 	s.Eventually("a new session is dropped", func() error {

@@ -20,13 +20,12 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// before is the commit of the version that users upgrade from; after a release it is that
-// release's.
+// before is the commit of the version from which users upgrade: the last release's, once there is a
+// release.
 //
 //go:embed upgrade.txt
 var before string
 
-// earlierBinary builds that version, once.
 var earlierBinary = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "earlier")
 	if err != nil {
@@ -44,8 +43,8 @@ func earlier(t *testing.T) string {
 	return path
 }
 
-// Under load, two control planes that are peers are replaced one after another, and back. The
-// Envoy, with the earlier version's bootstrap, stays.
+// Under load, two control planes that are peers are replaced one after the other, and back. The
+// Envoy with the earlier version's bootstrap runs on.
 func TestUpgrade_ControlPlanesAreReplacedUnderLoad(t *testing.T) {
 	s := newSite(t)
 	for _, name := range []string{"pod-1", "pod-2", "pod-3", "pod-4", "pod-5", "pod-6"} {
@@ -74,8 +73,8 @@ func TestUpgrade_ControlPlanesAreReplacedUnderLoad(t *testing.T) {
 	fmt.Printf(`{"name":"upgrade_failed.of","value":%d,"unit":"requests","limit":null}`+"\n", load.sent)
 }
 
-// penstock up is replaced in place and back, under load, and its Envoy stays. An earlier version
-// that ignores SIGUSR2 is represented by this one.
+// Under load, penstock up is replaced in place and back, and its Envoy runs on. If the earlier
+// version does not support SIGUSR2, this version replaces itself.
 func TestUpgrade_UpIsReplacedInPlace(t *testing.T) {
 	old := earlier(t)
 	help, err := exec.Command(old, "up", "--help").Output()
@@ -121,8 +120,8 @@ func TestUpgrade_UpIsReplacedInPlace(t *testing.T) {
 	fmt.Printf(`{"name":"upgrade_failed.up_of","value":%d,"unit":"requests","limit":null}`+"\n", load.sent+gated.sent)
 }
 
-// Each version starts with the other's state folder. An object that has become invalid keeps its
-// last valid version, and the cluster its name and certificates.
+// Each version starts with the other's state folder. It keeps the last valid version of an object
+// that is invalid, and the cluster's name and certificates.
 func TestUpgrade_StateFolderIsReadByBothVersions(t *testing.T) {
 	s := newSite(t)
 	s.server("pod-1")
@@ -145,7 +144,6 @@ func TestUpgrade_StateFolderIsReadByBothVersions(t *testing.T) {
 	}
 }
 
-// Clusters of a set run different versions, in both combinations.
 func TestUpgrade_MembersOfTwoVersionsExchangePools(t *testing.T) {
 	for name, versions := range map[string][2]string{
 		"the exporter is older": {earlier(t), binary}, "the importer is older": {binary, earlier(t)},
@@ -161,7 +159,7 @@ func TestUpgrade_MembersOfTwoVersionsExchangePools(t *testing.T) {
 			s.answers("/far", http.StatusOK)
 			load := s.traffic("/far")
 			load.flows(50)
-			s.stop() // the importer and its Envoy are replaced
+			s.stop() // replaces the importer and its Envoy
 			load.stop()
 			s.binary = versions[0]
 			s.run("up", append([]string{"--concurrency", "1"}, s.flags...)...)
@@ -170,8 +168,8 @@ func TestUpgrade_MembersOfTwoVersionsExchangePools(t *testing.T) {
 	}
 }
 
-// After an upgrade, connections stay on the earlier release's filter chain, which has no gates,
-// until they drain. A policy that is created in this time denies their requests.
+// After an upgrade, open connections drain on the earlier release's filter chain, which enforces no
+// AccessPolicy. A policy that is created in this time denies their requests.
 func TestUpgrade_PolicyDeniesConnectionsThatDrain(t *testing.T) {
 	s := newSite(t)
 	s.server("a")

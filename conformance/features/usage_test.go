@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// With tokenUsage, the tokens of responses are counted by model, plain and streamed. Without it,
-// responses are not read.
+// With tokenUsage, the tokens of plain and streamed responses are counted by model. Without it,
+// Penstock does not read responses.
 func TestTokenUsage_OutputTokensAreCountedByModel(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -61,8 +61,8 @@ func TestTokenUsage_OutputTokensAreCountedByModel(t *testing.T) {
 	})
 }
 
-// A vLLM whose engine core has died ends its streams with an event, but without an error of the
-// protocol.
+// A vLLM whose engine core has died ends its streams with an error event, but HTTP reports no
+// error.
 func TestTokenUsage_StreamThatAnErrorEndsHasFailed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -83,7 +83,7 @@ func TestTokenUsage_StreamThatAnErrorEndsHasFailed(t *testing.T) {
 		"failed", "default/chat")
 	for _, c := range []struct {
 		code   int32
-		counts float64 // 1 if the status counts against the server
+		counts float64 // 1 if the error counts against the server
 	}{{400, 0}, {500, 1}} {
 		code.Store(c.code)
 		before, against := total("failed"), s.series(byServer)

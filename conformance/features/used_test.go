@@ -13,7 +13,6 @@ import (
 	"testing"
 )
 
-// usedRow is a row of penstock usage -o json.
 type usedRow struct {
 	Owner, Model, Pool                                                     string
 	Requests, Denied, Failed, Estimated, Input, Cached, Output, GPUSeconds float64
@@ -26,7 +25,7 @@ type usedAnswer struct {
 	Rows    []usedRow
 }
 
-// used runs penstock usage, and returns one row of an owner.
+// used runs penstock usage -o json, and returns the first row of an owner.
 func (s *site) used(owner string, args ...string) (row usedRow, err error) {
 	s.Helper()
 	out, err := s.command(append([]string{"usage", "-o", "json"}, args...)...)
@@ -42,7 +41,7 @@ func (s *site) used(owner string, args ...string) (row usedRow, err error) {
 	return row, errors.Join(err, fmt.Errorf("got %s, want a row of %q", out, owner))
 }
 
-// uses waits for an owner's row.
+// uses waits until an owner's row equals want, except for Cached and GPUSeconds.
 func (s *site) uses(owner string, want usedRow, args ...string) {
 	s.Helper()
 	s.Eventually(fmt.Sprintf("%s has used %+v", owner, want), func() error {
@@ -60,7 +59,7 @@ var usedQuestion = `{"model": "llama", %s"max_tokens": 7, "messages": [{"role": 
 	strings.Repeat("word ", 40) + `"}]}`
 
 // Requests are counted once by owner and key, with the tokens that servers report: for pools and
-// Services, for denials, and over a restart.
+// Services, for denied requests, and across a restart.
 func TestUsage_CallersTokensAreCountedOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -122,7 +121,6 @@ func TestUsage_CallersTokensAreCountedOnce(t *testing.T) {
 	}
 }
 
-// A kill loses nothing that was received, and counts nothing twice.
 func TestUsage_KillCountsNothingTwice(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -159,7 +157,8 @@ func TestUsage_KillCountsNothingTwice(t *testing.T) {
 	})
 }
 
-// A stream without a report is estimated and marked. With usage Exact, its server reports.
+// A stream without reported usage is estimated, and marked as such. With usage: Exact, the server
+// must report it.
 func TestUsage_StreamWithoutReportIsEstimatedUnlessExact(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -195,7 +194,7 @@ func TestUsage_StreamWithoutReportIsEstimatedUnlessExact(t *testing.T) {
 	})
 }
 
-// A server's false reports never change the counts of others.
+// A server's false reports change only the counts of the request's owner.
 func TestUsage_ServersClaimsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -217,7 +216,7 @@ func TestUsage_ServersClaimsAreBounded(t *testing.T) {
 	keys := map[string]string{}
 	cases := []struct {
 		name, answer  string
-		output        float64 // -1: an estimate
+		output        float64 // -1: estimated
 		failed, least float64
 	}{
 		{name: "huge", answer: `{"object":"chat.completion","choices":[{"message":{"content":"hi"}}],` +
@@ -285,8 +284,7 @@ func usageEvent(tokens int) string {
 		`"total_tokens":%d}}`+"\n\n", tokens, tokens+3)
 }
 
-// The usage object counts for each API, also with a query, and with clients that accept
-// compression.
+// The usage object counts for each API, also with a query, and if clients accept compression.
 func TestUsage_WholeAnswersOfEachAPICountAsReported(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -326,7 +324,8 @@ func TestUsage_WholeAnswersOfEachAPICountAsReported(t *testing.T) {
 		}
 		s.uses(want.Owner, want, "--by", "owner")
 	}
-	// The route of a Service passes the header on, and a compressed answer is estimated.
+	// A Service's route does not remove accept-encoding. The tokens of a compressed answer are
+	// estimated.
 	if _, err := s.post(s.base()+"/web"+chat, question,
 		append(bearer(keys[chat]), "accept-encoding", "gzip")...); err != nil {
 		t.Fatal(err)
@@ -339,7 +338,8 @@ func TestUsage_WholeAnswersOfEachAPICountAsReported(t *testing.T) {
 
 func ownerOf(path string) string { return strings.Trim(strings.ReplaceAll(path, "/", "-"), "-") }
 
-// apiAnswers has, for each path, an answer without a stream, whose usage is 11 and 7 tokens.
+// apiAnswers has, by path, an unstreamed answer whose usage is 11 prompt tokens and 7 output
+// tokens.
 var apiAnswers = map[string]string{
 	"/v1/chat/completions": `{"object":"chat.completion","choices":[{"message":{"content":"hi"}}],` +
 		`"usage":{"prompt_tokens":11,"completion_tokens":7,"total_tokens":18}}`,
@@ -353,7 +353,6 @@ var apiAnswers = map[string]string{
 	"/v1/rerank": `{"results":[{"index":0,"relevance_score":1}],"usage":{"prompt_tokens":11,"total_tokens":11}}`,
 }
 
-// The command waits for the entries of ended requests, so that it includes all of them.
 func TestUsage_CommandIncludesRequestsThatHaveJustEnded(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -377,7 +376,7 @@ func TestUsage_CommandIncludesRequestsThatHaveJustEnded(t *testing.T) {
 	}
 }
 
-// A stream that penstock cuts at the stop timeout counts as failed.
+// A stream that penstock cuts after --stop-timeout counts as failed.
 func TestUsage_StreamThatTheStopTimeoutCutsCounts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -412,7 +411,8 @@ func TestUsage_StreamThatTheStopTimeoutCutsCounts(t *testing.T) {
 	}
 }
 
-// A 503 of the gate writes a log line with its cause, and is counted.
+// If Penstock does not answer Envoy's authorization call, a request gets 503. Penstock logs the
+// cause, and counts it.
 func TestAccess_RequestWithoutAnAnswerOfTheGateIsLogged(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -424,7 +424,7 @@ func TestAccess_RequestWithoutAnAnswerOfTheGateIsLogged(t *testing.T) {
 		return because(strings.HasPrefix(got, "401"), got)
 	})
 	s.penstock.Signal(syscall.SIGSTOP)
-	s.answers("/", http.StatusServiceUnavailable) // the signal takes effect after a moment
+	s.answers("/", http.StatusServiceUnavailable) // the process stops after a moment
 	s.penstock.Signal(syscall.SIGCONT)
 	s.logged(`a request got 503 authorization_unavailable`)
 	s.Eventually("it is counted", func() error {

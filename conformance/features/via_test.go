@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Three gateways that each send requests to the next form a ring. A request must end.
+// Three gateways that each send requests to the next form a ring. Requests end with 508.
 func TestVia_RingOfGatewaysEndsARequest(t *testing.T) {
 	t.Parallel()
 	sites := []*site{newSite(t), newSite(t), newSite(t)}
@@ -29,8 +29,8 @@ func TestVia_RingOfGatewaysEndsARequest(t *testing.T) {
 	ended("passed through 1 gateways")
 }
 
-// A gateway of another cluster sees a request's origin. The client does not see the answer's. The
-// other gateway runs in the test, because its answer needs a header Via.
+// Requests to another cluster's gateway have a Via, and clients get none. The other gateway runs in
+// the test, because its answer needs a Via.
 func TestVia_NamesGatewaysToOthersAlone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -52,7 +52,7 @@ func TestVia_NamesGatewaysToOthersAlone(t *testing.T) {
 				got.header.Get("via"), want)
 		}
 	}
-	for range 20 { // half of the requests would go to the other cluster
+	for range 20 { // half of the requests would otherwise go to the other cluster
 		if by := s.served("/half", "via", "1.1 penstock, 1.1 penstock,2 theirs,1.1 penstock,1.1 penstock"); by !=
 			"here-1" {
 			t.Errorf(`a request that has passed through 4 gateways is served by %q, want "here-1"`, by)

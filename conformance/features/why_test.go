@@ -11,8 +11,7 @@ import (
 	"github.com/penstock-project/penstock/picker"
 )
 
-// explain --why shows where a past request went, what the pick compared, and the time and result of
-// each stage.
+// explain --why shows what the pick compared, and the time and result of each stage.
 func TestWhy_ShowsTheStagesOfAPastRequest(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -45,7 +44,8 @@ func TestWhy_ShowsTheStagesOfAPastRequest(t *testing.T) {
 	}
 }
 
-// Two processes serve one Envoy, which calls either. Each explains picks of both.
+// Two processes serve one Envoy, which calls either of them. Each process explains the picks of
+// both.
 func TestWhy_OfPastRequestAtAnyProcess(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -102,7 +102,7 @@ func (s *site) picks(args ...string) (out picks) {
 	return out
 }
 
-// explained waits for the outcome of a request, whose status was 200, and returns its pick.
+// explained waits until the outcome of a request is known, which must be 200, and returns its pick.
 func (s *site) explained(id string) (r picker.Record) {
 	s.Helper()
 	s.Eventually("the outcome is known", func() error {

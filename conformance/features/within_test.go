@@ -7,7 +7,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// Prompts stay in the clusters that a policy allows, even if all of these are unreachable.
+// Requests stay in the clusters that a policy allows, even if all of these are unreachable.
 func TestWithin_RequestsStayInTheirClusters(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -19,7 +19,7 @@ func TestWithin_RequestsStayInTheirClusters(t *testing.T) {
 			t.Fatalf(`a request goes to %s, want "west"`, by)
 		}
 	}
-	s.answers("/east", http.StatusInternalServerError) // the backend does not exist
+	s.answers("/east", http.StatusInternalServerError) // no backend exists
 	if err := west.Stop(process.Limit); err != nil {
 		t.Fatal(err)
 	}

@@ -9,8 +9,8 @@ import (
 
 const model = "llama"
 
-// vocabulary has words that penstock sim counts as one token each. With its space a word has four
-// or five characters.
+// vocabulary has words of four or five characters with their space. penstock sim counts each word
+// as one token.
 var vocabulary = func() (words []string) {
 	const consonants, vowels = "bdfgklmnprstvz", "aeiou"
 	for _, a := range consonants {

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// A second instance of Penstock shows the noise of a comparison.
+	// secondName is a second Penstock, which shows the noise.
 	penstockName = "Penstock"
 	secondName   = "Penstock again"
 	smgName      = "smg"
@@ -17,19 +17,18 @@ const (
 
 type contender struct {
 	name string
-	// command is the program with its arguments; empty: penstock up. {port} is where the router
-	// must serve, and {port2} another free port. {workers} stands for the URLs of the servers as
-	// separate words, {commas} for these URLs joined by commas, and {config} for the path of a file
-	// with the text of config.
+	// command is the router's program with its arguments; empty: the contender is penstock up.
+	// {port} is the router's port, and {port2} another free port. {workers} are the servers' URLs
+	// as separate words, {commas} the URLs joined by commas, and {config} is the path of a file
+	// with config's text.
 	command []string
-	config  func(port int, servers []int) string // text of {config}, or objects of penstock up
+	config  func(port int, servers []int) string // returns {config}'s text, or penstock up's objects
 	env     []string
 }
 
 // rivals are routers in Python packages. best are the settings that their documentation recommends
 // for prefix caches: https://docs.sglang.io/advanced_features/sgl_model_gateway.html, and smg's
-// docs/getting-started/load-balancing.md (lower thresholds for bursts). Their default strategy is
-// cache_aware.
+// docs/getting-started/load-balancing.md. By default, both use the strategy cache_aware.
 var rivals = []struct {
 	name, pkg string
 	best      []string
@@ -51,7 +50,7 @@ const (
 	ourFolder         = "routers"
 )
 
-// contenders returns Penstock twice, the installed rivals, and own: the user's rivals
+// contenders returns Penstock twice, the installed rivals, and the user's rivals from own
 // (NAME=command). missing has a line for each rival that is not installed.
 func contenders(folder string, by setting, own []string) (all []contender, missing []string, err error) {
 	all = []contender{{name: penstockName, config: pool}, {name: secondName, config: pool}}
@@ -205,8 +204,8 @@ const (
 	liteLLMName = "LiteLLM"
 )
 
-// parts returns contenders of which only the overhead is measured. One sends each body to the
-// external processor at port echo. missing has a line if LiteLLM is not installed.
+// parts returns the contenders of which only the overhead is measured. echo is the port of an
+// external processor. missing has a line if LiteLLM is not installed.
 func parts(envoy, folder string, echo int) (all []contender, missing []string) {
 	command := []string{envoy, "-c", "{config}", "--log-level", "error", "--use-dynamic-base-id"}
 	all = []contender{
@@ -229,8 +228,8 @@ func parts(envoy, folder string, echo int) (all []contender, missing []string) {
 	}), nil
 }
 
-// plainEnvoy is an Envoy without Penstock. It first calls the external processor at port echo; 0:
-// none.
+// plainEnvoy returns the configuration of an Envoy without Penstock, which calls the external
+// processor at port echo; 0: none.
 func plainEnvoy(echo int) func(port int, servers []int) string {
 	return func(port int, servers []int) string {
 		var endpoints []string

@@ -11,9 +11,9 @@ import (
 
 // cpu returns the CPU time of a process, alone and with its descendants. Both are 0 without /proc.
 func cpu(pid int) (own, total time.Duration) {
-	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid)) // the pattern is valid
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
 	for _, task := range tasks {
-		if fields := words(task, "schedstat"); len(fields) > 0 { // the first field is the nanoseconds on a CPU
+		if fields := words(task, "schedstat"); len(fields) > 0 { // nanoseconds on a CPU
 			ns, _ := strconv.ParseInt(fields[0], 10, 64)
 			own += time.Duration(ns)
 		}
@@ -28,6 +28,6 @@ func cpu(pid int) (own, total time.Duration) {
 }
 
 func words(folder, file string) []string {
-	text, _ := os.ReadFile(filepath.Join(folder, file)) // fails if the thread has ended
+	text, _ := os.ReadFile(filepath.Join(folder, file)) // text is empty if the thread has ended
 	return strings.Fields(string(text))
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/bench/picks"
 )
 
-// serveEcho serves the cheapest possible external processor until stop is called. No figure has its
-// CPU time.
+// serveEcho serves the cheapest possible external processor in this process, until stop is called.
+// No figure includes the processor's CPU time.
 func serveEcho() (port int, stop func(), err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

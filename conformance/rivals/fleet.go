@@ -31,7 +31,6 @@ type programs struct {
 	folder          string
 }
 
-// start returns once each server has answered a request through the contender.
 func (p *programs) start(ctx context.Context, c contender, n int, speed []string) (*fleet, error) {
 	f := &fleet{contender: c, client: newClient()}
 	if err := p.launch(ctx, f, n, speed); err != nil {
@@ -91,8 +90,7 @@ func (p *programs) launch(ctx context.Context, f *fleet, n int, speed []string) 
 	return f.ready(ctx)
 }
 
-// startNice gives all contenders the same priority, below the load generator's, which must be on
-// time.
+// startNice starts a program at a lower priority than the load generator, which must send on time.
 func startNice(name, log string, env, command []string) (*process.Process, error) {
 	return process.Start(name, log, "nice", env, append([]string{"-n", "10"}, command...)...)
 }
@@ -104,8 +102,8 @@ func fileName(r rune) rune {
 	return '_'
 }
 
-// ready waits until each server has answered; a router that hides the servers' names needs only one
-// answer.
+// ready waits until each server has answered. One answer is enough if the router does not show
+// which server has answered.
 func (f *fleet) ready(ctx context.Context) error {
 	var lock sync.Mutex
 	served, round := map[string]bool{}, uint64(0)
@@ -119,7 +117,7 @@ func (f *fleet) ready(ctx context.Context) error {
 		errs := make([]error, 2*len(f.names))
 		var all sync.WaitGroup
 		for i := range errs {
-			// This prompt begins like none of a workload.
+			// No workload has a prompt with this beginning.
 			r := request{input: 2, output: 1, blocks: []uint64{1<<40 | round<<8 | uint64(i)}}
 			all.Go(func() {
 				s := complete(ctx, f.client, f.url, r.body(), r.output)
@@ -146,7 +144,7 @@ const (
 	maxFill = 0.3
 )
 
-// fill ignores errors, because only failures in the traffic count.
+// fill fills the caches before the traffic. It ignores errors: only failures in the traffic count.
 func (f *fleet) fill(ctx context.Context, requests []request, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -173,7 +171,7 @@ func (f *fleet) fill(ctx context.Context, requests []request, limit time.Duratio
 func (f *fleet) stop() {
 	for _, p := range append([]*process.Process{f.router}, f.servers...) {
 		if p != nil {
-			_ = p.Stop(10 * time.Second) // a process that does not end in time is killed
+			_ = p.Stop(10 * time.Second) // kills a process that does not end in time
 		}
 	}
 	f.client.CloseIdleConnections()

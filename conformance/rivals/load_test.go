@@ -49,7 +49,7 @@ func TestSchedule_LatenessIsRecorded(t *testing.T) {
 		var lates []time.Duration
 		requests := []request{{at: 0}, {at: time.Millisecond}, {at: time.Second}}
 		play(t.Context(), departures(requests, 1), func(departure) sending {
-			time.Sleep(20 * time.Millisecond) // plays a busy machine
+			time.Sleep(20 * time.Millisecond) // simulates a busy machine
 			return func(_ context.Context, late time.Duration) { lates = append(lates, late) }
 		})
 		if want := []time.Duration{20 * time.Millisecond, 39 * time.Millisecond, 0}; !slices.Equal(lates, want) {

@@ -154,7 +154,7 @@ func announce(
 		strings.Join(names, ", "), serversOfFleet)
 }
 
-// traffic divides the minutes of all workloads among n workloads.
+// traffic returns how long each of n workloads lasts, if all together last the given minutes.
 func traffic(minutes float64, n int) time.Duration {
 	return max(leastTraffic, time.Duration(minutes*float64(time.Minute))/time.Duration(max(n, 1))-around)
 }

@@ -23,8 +23,8 @@ const overheadName = "overhead"
 
 const directName = "direct"
 
-// overheads are sizes of requests, which are sent one after another. In each round every router
-// gets the same number of requests, so that noise affects all equally.
+// overheads are the sizes of requests. A router gets one request at a time. In each round, every
+// router gets the same number of requests, so that noise affects all equally.
 var overheads = []struct {
 	name   string
 	bytes  int
@@ -33,7 +33,7 @@ var overheads = []struct {
 
 const (
 	requestsOfRound = 25
-	// The first turn does not count.
+	// The throughput of the first turn does not count.
 	throughputClients = 16
 	throughputTurns   = 6
 	throughputTurn    = time.Second
@@ -41,9 +41,9 @@ const (
 
 type added struct {
 	size, router string
-	p50, p99     ratio         // seconds above a server without a router; for directName the times themselves
-	control, cpu time.Duration // CPU time of a request: in the router's first process, in all processes
-	rate         float64       // largest rate in requests a second; 0: not measured
+	p50, p99     ratio         // time added to a direct request, in seconds; for directName, its whole time
+	control, cpu time.Duration // CPU time of a request: of the router's first process, and of all its processes
+	rate         float64       // largest rate, in requests a second; 0: not measured
 	overSMG      *ratio        // ratio of p50 to smg's p50; nil for rivals, or without smg
 }
 
@@ -105,7 +105,7 @@ func overhead(ctx context.Context, penstock, envoy string, all []contender) ([]a
 			}
 		}
 	}
-	for i, t := range targets { // out begins with the small requests
+	for i, t := range targets { // out begins with the targets' results for the smallest size
 		out[i].rate = quantile(0.5)(t.rates)
 	}
 	return out, errors.Join(failures...)
@@ -178,7 +178,6 @@ func ask(ctx context.Context, client *http.Client, url string, body []byte) erro
 	return errors.Join(err, resp.Body.Close())
 }
 
-// above subtracts quantile q of the times without a router from quantile q of the times with it.
 func above(direct, router series, q float64) ratio {
 	at := quantile(q)
 	return resampled(len(router), func(drawn []int) float64 {
@@ -186,7 +185,7 @@ func above(direct, router series, q float64) ratio {
 	})
 }
 
-// addedOf requires that targets[0] is a server without a router.
+// targets[0] is the server without a router.
 func addedOf(size string, targets []target) (out []added) {
 	direct := targets[0].times
 	none := make(series, len(direct))

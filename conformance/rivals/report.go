@@ -29,10 +29,9 @@ func (m *measure) value(o *outcome) float64 { return m.stat(slices.Concat(m.from
 
 type comparison struct {
 	*played
-	ratios map[string][]ratio // compared contenders only
+	ratios map[string][]ratio // by name; only of compared contenders
 }
 
-// compareAll compares Penstock with all other contenders. A void workload gets no ratios.
 func compareAll(p *played) comparison {
 	c := comparison{played: p, ratios: map[string][]ratio{}}
 	if p.void() || !p.outcomes[0].compared() {
@@ -99,8 +98,8 @@ func (c *comparison) print(to io.Writer) {
 	}
 }
 
-// factor returns the simulated ratio of TTFT p90, divided by the real one. It is 1 if the
-// simulation re-states a rival exactly.
+// factor returns the simulated ratio of TTFT p90, divided by the measured ratio. It is 1 if the
+// simulation of the rival is exact.
 func (c *comparison) factor(rival string) (float64, bool) {
 	r, ok := c.ratios[rival]
 	if !ok || c.simulated[rival] == 0 {
@@ -150,7 +149,7 @@ func figures(all []comparison, by scenario) (out []figure) {
 			noise = max(noise, again[p90].noise())
 		}
 		for k := range measures {
-			most := 0.0 // the largest ratio is Penstock over the best rival
+			most := 0.0 // the largest ratio of Penstock to a rival
 			for i := 1; i < len(c.outcomes); i++ {
 				name := c.outcomes[i].name
 				if r := c.ratios[name]; r != nil && name != secondName {

@@ -10,11 +10,11 @@ import (
 	"github.com/penstock-project/penstock/picker/simulation"
 )
 
-// restated maps contenders to the strategies of picker/simulation that re-state them, with default
+// restated maps contenders to the strategies of picker/simulation that imitate them with default
 // settings.
 var restated = map[string]string{penstockName: "load", "sglang-router": "sglang", smgName: "smg"}
 
-// simulate returns Penstock's TTFT p90 divided by each rival's, by contender.
+// simulate returns, by contender, Penstock's simulated TTFT p90 divided by the contender's.
 func (w *workload) simulate(requests []request, lasts time.Duration) (map[string]float64, error) {
 	var lines strings.Builder
 	for _, r := range requests {

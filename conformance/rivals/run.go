@@ -15,16 +15,16 @@ import (
 
 const (
 	serversOfFleet = 4
-	// drain is how long answers may take after the traffic.
+	// drain is how long requests may be in flight after the traffic.
 	drain = 3 * time.Minute
 )
 
 type outcome struct {
 	contender
-	samples       []sample // by request
+	samples       []sample // has an element for each request
 	failed        int
 	first         error
-	input, cached int // in the prompts, in tokens
+	input, cached int // tokens in the prompts: all, and cached
 	ttft, end     series
 	cpu           time.Duration // CPU time of the router for one request; 0: unknown
 }
@@ -34,7 +34,7 @@ type scenario struct {
 	load   float64 // share of full load
 }
 
-// usual is the scenario whose figures have limits.
+// Only the figures of usual have limits.
 var usual = scenario{defaults, 0.7}
 
 func (s scenario) suffix() string {
@@ -51,11 +51,11 @@ func (s scenario) suffix() string {
 type played struct {
 	workload
 	outcomes  []outcome
-	late      time.Duration // the 99th percentile of lateness
+	late      time.Duration // 99th percentile
 	simulated map[string]float64
 }
 
-// run plays a workload. For warm*lasts, requests fill the caches. The rest is traffic.
+// run plays a workload: requests fill the caches for warm*lasts, and are traffic for the rest.
 func run(ctx context.Context, penstock, envoy string, w workload, all []contender, load float64, lasts time.Duration,
 ) (*played, error) {
 	requests, err := w.plan(load, serversOfFleet, lasts)
@@ -93,7 +93,7 @@ func run(ctx context.Context, penstock, envoy string, w workload, all []contende
 	}
 	filled.Wait()
 	lasts -= time.Duration(warm * float64(lasts))
-	traffic, cancel := context.WithTimeout(ctx, lasts+drain) // a request that this timeout ends has failed
+	traffic, cancel := context.WithTimeout(ctx, lasts+drain) // requests in flight at this timeout fail
 	defer cancel()
 	for i, f := range fleets {
 		_, used := cpu(f.router.PID())

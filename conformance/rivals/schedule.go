@@ -15,7 +15,6 @@ type departure struct {
 
 const stagger = 5 * time.Millisecond
 
-// departures rotates the order of contenders with each request.
 func departures(requests []request, contenders int) []departure {
 	var all []departure
 	for i, r := range requests {
@@ -29,8 +28,8 @@ func departures(requests []request, contenders int) []departure {
 
 type sending func(ctx context.Context, late time.Duration)
 
-// play calls prepare before each departure. At its time, a goroutine calls the prepared function,
-// even if earlier requests are unanswered. late is the actual delay.
+// play calls prepare before each departure. At the departure's time, a goroutine calls the function
+// that prepare returned, even if earlier requests are unanswered. Its argument late is the delay.
 func play(ctx context.Context, all []departure, prepare func(departure) sending) {
 	var sent sync.WaitGroup
 	defer sent.Wait()

@@ -10,19 +10,19 @@ import (
 const (
 	slicesOfRun = 32
 	resamples   = 1000
-	// warm is the share of a workload's requests that fill the caches before its traffic. settle is
+	// warm is the share of a workload's requests that fill the caches before the traffic. settle is
 	// the share of the traffic in which queues grow to their usual length. Neither counts.
 	warm, settle = 0.2, 0.1
 	// A workload is void if the 99th percentile of lateness exceeds maxLate. A contender is not
-	// compared if its share of failed requests exceeds maxFailed.
+	// compared if a larger share than maxFailed of its requests fails.
 	maxLate   = 5 * time.Millisecond
 	maxFailed = 0.01
 )
 
-// series has, for each slice, the values of its answered requests, in seconds.
+// series has the values of each slice's answered requests, in seconds.
 type series [][]float64
 
-// sliceOf returns the slice of an arrival. It is negative if the request does not count.
+// sliceOf returns the slice in which a request arrives; negative: the request does not count.
 func sliceOf(at, lasts time.Duration) int {
 	from := time.Duration(settle * float64(lasts))
 	if at < from {
@@ -33,7 +33,7 @@ func sliceOf(at, lasts time.Duration) int {
 
 type statistic func([]float64) float64
 
-// quantile returns a statistic that sorts its argument.
+// quantile returns a statistic, which sorts its argument.
 func quantile(q float64) statistic {
 	return func(values []float64) float64 {
 		if len(values) == 0 {
@@ -52,10 +52,10 @@ func mean(values []float64) float64 {
 	return sum / float64(len(values))
 }
 
-// ratio has a value, and the bounds of the middle 95 % of the values for resampled slices.
+// ratio is a value, with the bounds of the middle 95 % of its values for resampled slices.
 type ratio struct{ value, low, high float64 }
 
-// compare resamples both series by the same slices.
+// compare divides a's statistic by b's. Each resampling draws the same slices of both.
 func compare(a, b series, stat statistic) ratio {
 	return resampled(len(a), func(drawn []int) float64 { return stat(a.pooled(drawn)) / stat(b.pooled(drawn)) })
 }
@@ -67,7 +67,6 @@ func (s series) pooled(drawn []int) (values []float64) {
 	return values
 }
 
-// resampled computes stat for all n slices, and for many draws of n slices with replacement.
 func resampled(n int, stat func(drawn []int) float64) ratio {
 	drawn := make([]int, n)
 	for i := range drawn {
@@ -88,8 +87,7 @@ func resampled(n int, stat func(drawn []int) float64) ratio {
 	return r
 }
 
-// noise returns how far r, Penstock compared with itself, is from 1: its largest ratio or inverse
-// ratio.
+// noise expects the ratio of Penstock to itself. It returns the largest ratio or inverse ratio.
 func (r ratio) noise() float64 { return max(r.high, 1/r.low) }
 
 func (r ratio) equal(noise float64) bool { return r.value < noise && r.value > 1/noise }

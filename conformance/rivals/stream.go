@@ -15,7 +15,7 @@ import (
 type sample struct {
 	late          time.Duration
 	ttft, end     time.Duration // time since the departure
-	input, cached int           // tokens of the prompt
+	input, cached int           // in tokens
 	server        string        // the server that answered, if the router shows it
 	err           error
 }
@@ -40,7 +40,7 @@ func post(ctx context.Context, client *http.Client, url string, body []byte) (*h
 	return resp, err
 }
 
-// complete sends one request. Its answer must have the given number of tokens.
+// complete sends one request. An answer with another number of tokens is an error.
 func complete(ctx context.Context, client *http.Client, url string, body []byte, tokens int) (s sample) {
 	begin := time.Now()
 	s.err = func() error {
@@ -58,8 +58,8 @@ func complete(ctx context.Context, client *http.Client, url string, body []byte,
 	return s
 }
 
-// The beginnings of JSON fields in events. The answer begins with the first event that has content.
-// One of the last events has the usage.
+// Bytes in the events of a stream. TTFT ends at the first event with non-empty content. One of the
+// last events has the usage.
 var (
 	content = []byte(`"content":"`)
 	empty   = []byte(`"content":""`)

@@ -14,25 +14,26 @@ import (
 
 type request struct {
 	at            time.Duration
-	input, output int // tokens
-	// blocks are the numbers of the prompt's blocks, of simulation.BlockTokens tokens each. Prompts
-	// share a prefix as long as their first numbers are equal.
+	input, output int // in tokens
+	// blocks identify the prompt's blocks, of simulation.BlockTokens tokens each. Prompts whose
+	// first blocks are equal share a prefix.
 	blocks []uint64
 }
 
 type workload struct {
 	name, about string
-	full        float64 // 100 % load of one server that reads 8,000 tokens a second, in requests a second
-	// slow slows servers and arrivals by a factor, so that two cores suffice for all contenders.
+	full        float64 // full load of one server (8,000 prompt tokens a second), in requests a second
+	// slow is the factor that slows servers and arrivals, so that two cores suffice for all
+	// contenders.
 	slow float64
 	// thin divides the number of prefixes and the size of caches, so that caches fill sooner.
 	thin int
-	// draw returns the requests that arrive during lasts at a rate, without slow and thin.
+	// draw returns the requests that arrive during lasts, before slow and thin are applied.
 	draw func(rate float64, lasts time.Duration) ([]request, error)
 }
 
 // workloads takes the full load of one server from conformance/bench: fullLoad divided by its 8
-// servers. For uniform it is 95 % of the rate that a server can read.
+// servers. The full load of uniform is 95 % of the rate that a server can read.
 func workloads(traces string) []workload {
 	generated := func(name string, full, slow float64, thin int) workload {
 		w := workload{name: name, full: full, slow: slow, thin: thin}

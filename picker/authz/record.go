@@ -43,7 +43,7 @@ func (t *Table) newRecord(id string, k *Key) *record {
 	}
 	own := rights{Labels: k.Labels, Groups: k.Groups, Objective: k.Objective, Models: k.Models, Pools: k.Pools,
 		Disabled: k.Disabled}
-	// JSON tells an empty list of models, which permits none, from nil.
+	// JSON distinguishes an empty list of models, which permits none, from nil.
 	text, _ := json.Marshal(own) // cannot fail: only texts
 	if string(text) == noRights {
 		return r

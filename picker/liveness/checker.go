@@ -171,9 +171,8 @@ func (c *Checker) probed(ctx context.Context, s *server, addr netip.AddrPort, by
 	return found
 }
 
-// probe requests a server's /health once. A status of 500 or more, or the error "connection
-// refused", shows a dead server. Any other status, or a response in another protocol, shows a
-// working server.
+// probe requests a server's /health once. A status of 500 or more, or the error ECONNREFUSED, shows
+// a dead server. Any other status, or a response in another protocol, shows a working server.
 func (c *Checker) probe(ctx context.Context, addr netip.AddrPort, by upstream.Protocol) (found result, why string) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, by.URL(addr)+"/health", nil)
 	if err != nil {

@@ -12,8 +12,8 @@ type Scenario struct {
 	Servers  int // default 8
 	Server   ServerConfig
 	// Speeds are the servers' prefill rates, in tokens a second. If there are fewer rates than
-	// servers, they repeat. nil means Server.PrefillRate for all. KnownSpeeds tells the strategies
-	// of Production these rates, which they otherwise learn.
+	// servers, they repeat. nil means Server.PrefillRate for all. KnownSpeeds gives the
+	// strategies of Production these rates, which they otherwise learn.
 	Speeds      []float64
 	KnownSpeeds bool
 	Pages       Pages

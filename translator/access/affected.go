@@ -12,15 +12,15 @@ import (
 // object status").
 const ConditionAffected = "penstock.dev/AccessPolicyAffected"
 
-// Effect is a policy that is in force at a target.
+// Effect is an AccessPolicy in force at a target.
 type Effect struct {
 	Policy  string // "namespace/name"
 	Section string // a listener or rule; "" for the whole target
 }
 
-// Effects returns the policies in force at a target: first the policies for the whole object, then
-// the others by section. For a target without a name it returns the closed policy for all objects
-// of the kind in the namespace.
+// Effects returns the policies in force at a target: first the policy for the whole object, then
+// the others by section. For a target without a name, it returns the policy that denies all
+// requests at all objects of the kind in the namespace (AccessPolicySpec.Closed).
 func Effects(r store.Reader, target report.Ref) (effects []Effect) {
 	sections, exists := store.Sections(r, target)
 	if !exists && target.Name != "" {
@@ -34,7 +34,7 @@ func Effects(r store.Reader, target report.Ref) (effects []Effect) {
 	return effects
 }
 
-// Affected returns the condition of an object with effects. Without effects it returns none.
+// Affected returns the condition of an object with effects, or nil without effects.
 func Affected(effects []Effect) []report.Condition {
 	if len(effects) == 0 {
 		return nil
@@ -46,7 +46,7 @@ func Affected(effects []Effect) []report.Condition {
 			texts[i] = "AccessPolicy " + e.Policy + " gates rule " + e.Section
 		}
 	}
-	// A reason cannot be a policy's name, so the message has the name.
+	// A reason has no "/", so the message has the policy's name.
 	return []report.Condition{{Type: ConditionAffected, Status: report.True, Reason: "Gated",
 		Message: strings.Join(texts, "; ")}}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// closing returns the finding about a policy with Closed.
+// closing returns the finding about a policy that denies all requests (AccessPolicySpec.Closed).
 func closing(p *v1alpha1.AccessPolicy) report.Finding {
 	var names []string
 	for _, t := range p.Spec.TargetRefs {

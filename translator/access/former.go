@@ -13,13 +13,13 @@ func formerRef(t v1alpha1.FormerTarget) report.Ref {
 	return targetRef(p, t.AccessTarget)
 }
 
-// former names the former targets of a policy that it still gates.
+// former returns the names of a policy's former targets to which the policy still applies.
 func former(r store.Reader, p *v1alpha1.AccessPolicy) (names []string) {
 	if len(p.Spec.Former) == 0 || !store.Astray(r, p) {
 		return nil
 	}
 	for _, t := range p.Spec.Former {
-		if !store.TargetExists(r, t) { // it was renamed or removed
+		if !store.TargetExists(r, t) { // the former target was renamed or removed
 			continue
 		}
 		name := t.Kind + " " + objectid.Join(t.Namespace, t.Name)

@@ -13,19 +13,20 @@ import (
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 )
 
-// Keys in the data of objects that spec.jwt references.
+// These are keys in the data of objects that spec.jwt references.
 const (
 	caKey    = "ca.crt"
 	tokenKey = "token"
 )
 
-// Issuer has a policy's data about its issuer, read from objects of the policy's namespace.
+// Issuer has data about a policy's token issuer, from objects in the policy's namespace.
 type Issuer struct {
 	CA    string // PEM; "" for the system's CAs
-	Token string // for fetches; "" for none
+	Token string // bearer token for fetching the issuer's keys; "" for none
 }
 
-// IssuerOf resolves the references of a policy's jwt. With a finding, the policy lets no token in.
+// IssuerOf resolves the references of a policy's jwt. If there are findings, the policy permits no
+// token.
 func IssuerOf(r store.Reader, p *v1alpha1.AccessPolicy) (out Issuer, findings []report.Finding) {
 	if p.Spec.JWT == nil {
 		return out, nil
@@ -77,7 +78,7 @@ func caOf(r store.Reader, owner, at report.Ref) (ca, problem, fix string) {
 	return b.String(), "", ""
 }
 
-// TokenOf returns the token of a Secret in the owner's namespace, or why there is none.
+// TokenOf returns the token of a Secret in the owner's namespace, or a problem and its fix.
 func TokenOf(r store.Reader, owner report.Ref, ref v1alpha1.AccessObject) (token, problem, fix string) {
 	at := report.Ref{Kind: store.Secrets.Kind(), Namespace: owner.Namespace, Name: ref.Name}
 	s, ok := store.Secrets.Get(r, at.Key())

@@ -13,8 +13,8 @@ import (
 const fieldMembers = "spec.members"
 
 // Admitted returns which of the members may send requests for a pool to the peer listener of a
-// Gateway ("namespace/name"), and the policies with members that decide so. Each must let a member
-// in.
+// Gateway ("namespace/name"). It also returns the policies with spec.members that decide this. All
+// of them must permit a member.
 func Admitted(r store.Reader, gateway string, pool report.Ref, members []string) (admitted []string,
 	policies []report.Ref) {
 	admitted = members
@@ -30,7 +30,8 @@ func Admitted(r store.Reader, gateway string, pool report.Ref, members []string)
 	return admitted, policies
 }
 
-// An empty list lets in no member. A policy without a list leaves peer listeners open.
+// gatesMembers reports whether a policy restricts members. An empty list permits no member. A
+// policy without a list does not restrict them.
 func gatesMembers(p *v1alpha1.AccessPolicy) bool {
 	return p.Spec.Members != nil || len(memberNull(p)) > 0
 }
@@ -62,7 +63,7 @@ func memberFindings(r store.Reader, p *v1alpha1.AccessPolicy) (findings []report
 		}
 	}
 	m, ok := store.Memberships.Get(r, store.OwnMembership)
-	if !ok || m.Names == nil { // the set is not known yet, or a hub may add clusters
+	if !ok || m.Names == nil { // the set is unknown yet, or a hub may add clusters
 		return findings
 	}
 	for i, name := range p.Spec.Members {

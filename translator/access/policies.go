@@ -21,11 +21,11 @@ type Route struct {
 	Listener string // model.ListenerKey
 	Route    report.Ref
 	Rule     string            // "" if the rule has no name
-	Pools    []objectid.Target // all that its requests may reach
+	Pools    []objectid.Target // all pools that the requests may reach
 }
 
 // Above returns, sorted, the policies ("namespace/name") that target the route, its Gateway,
-// listener, rule or pools. byModel reports whether one of them decides by models.
+// listener, rule or pools. byModel reports whether one of them decides by the model in the request.
 func Above(r store.Reader, route Route) (names []string, byModel bool) {
 	add := func(p *v1alpha1.AccessPolicy) {
 		if p != nil && !slices.Contains(names, store.ID(p)) {
@@ -48,7 +48,8 @@ func Above(r store.Reader, route Route) (names []string, byModel bool) {
 	return names, byModel
 }
 
-// Validation rejects a policy that exempts routes and also has targets other than Gateways.
+// excepts reports whether a policy for Gateways exempts a route. Validation rejects a policy that
+// exempts routes and also has other targets.
 func excepts(p *v1alpha1.AccessPolicy, route report.Ref) bool {
 	if slices.ContainsFunc(p.Spec.TargetRefs, func(t v1alpha1.AccessTarget) bool {
 		return t.Kind != store.Gateways.Kind()
@@ -61,7 +62,8 @@ func excepts(p *v1alpha1.AccessPolicy, route report.Ref) bool {
 	})
 }
 
-// ExactUsage reports whether one of the named policies requires that streams report their tokens.
+// ExactUsage reports whether one of the named policies requires that streamed responses report
+// their token usage.
 func ExactUsage(r store.Reader, names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool {
 		p, ok := store.AccessPolicies.Get(r, name)
@@ -69,7 +71,8 @@ func ExactUsage(r store.Reader, names []string) bool {
 	})
 }
 
-// Watches reports whether one of the named policies ends open requests that it would deny.
+// Watches reports whether one of the named policies ends requests in flight once it would deny
+// them.
 func Watches(r store.Reader, names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool {
 		p, ok := store.AccessPolicies.Get(r, name)
@@ -77,7 +80,7 @@ func Watches(r store.Reader, names []string) bool {
 	})
 }
 
-// GatesPools reports whether any policy targets an InferencePool. If none does, Above ignores
+// GatesPools reports whether any policy targets an InferencePool. Otherwise Above does not need
 // Route.Pools.
 func GatesPools(r store.Reader) bool {
 	return r.Rows(store.AccessPolicies.Kind(), store.ByTargetKind, store.InferencePools.Kind()).Len() > 0
@@ -94,7 +97,8 @@ func Ungated(r store.Reader, gateway, listener string) string {
 	return ""
 }
 
-// The section "" means the whole object.
+// winner returns the policy in force at a target or its section, or nil. The section "" means the
+// whole object.
 func winner(r store.Reader, target report.Ref, section string) (best *v1alpha1.AccessPolicy) {
 	names := []string{target.Name}
 	if r.Rows(store.AccessPolicies.Kind(), store.ByTargetKind, store.AnyTarget).Len() > 0 {
@@ -119,7 +123,7 @@ func winner(r store.Reader, target report.Ref, section string) (best *v1alpha1.A
 }
 
 // precedes orders policies by age, then by name (GEP-713, conflict resolution). A closed policy is
-// last: a mistake in a new policy does not close what another policy gates.
+// last, so that a mistake in a new policy does not override a valid policy.
 func precedes(a, b *v1alpha1.AccessPolicy) bool {
 	if closed := a.Spec.Closed != 0; closed != (b.Spec.Closed != 0) {
 		return !closed
@@ -127,8 +131,8 @@ func precedes(a, b *v1alpha1.AccessPolicy) bool {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name)) < 0
 }
 
-// Selector returns which APIKeys a policy lets in, and from which namespaces. With an error, the
-// policy lets in no key.
+// Selector returns which APIKeys a policy permits, and from which namespaces. With an error, the
+// policy permits no key.
 func Selector(p *v1alpha1.AccessPolicy) (selector labels.Selector, namespaces []string, err error) {
 	if p.Spec.APIKeys == nil {
 		return labels.Nothing(), nil, nil
@@ -150,8 +154,8 @@ func Selector(p *v1alpha1.AccessPolicy) (selector labels.Selector, namespaces []
 	return selector, namespaces, nil
 }
 
-// nulls returns the fields in a part of a policy that are null, although their absence would let in
-// more. The part lets nothing in.
+// nulls returns the fields in a part of a policy that are null, although without them the policy
+// would permit more. Such a part permits nothing.
 func nulls(p *v1alpha1.AccessPolicy, part string) (fields []string) {
 	for _, field := range p.Spec.Nulls {
 		if strings.HasPrefix(field, part+".") {
@@ -163,5 +167,5 @@ func nulls(p *v1alpha1.AccessPolicy, part string) (fields []string) {
 
 var errNull = errors.New("it is null")
 
-// nullFix is the repair of a field in nulls.
+// nullFix is the fix for a field in nulls.
 const nullFix = "write its value, or remove the field"

@@ -14,16 +14,16 @@ import (
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 )
 
-// reasonInvalid is the reason for a policy that lets no key or no token in because of a mistake.
+// reasonInvalid is the reason for a policy that permits no key or no token because of a mistake.
 const reasonInvalid = gatewayv1.PolicyReasonInvalid
 
-// Targets looks up the Gateways above a policy's target.
+// Targets looks up the Gateways of a policy's targets.
 type Targets interface {
 	// Gateways lists, sorted, the Gateways that send requests to a target.
 	Gateways(r store.Reader, target report.Ref) []report.Ref
 }
 
-// Report reports on an AccessPolicy for each Gateway above its targets (its ancestors in GEP-713).
+// Report reports on an AccessPolicy for each Gateway of its targets (its ancestors in GEP-713).
 func Report(r store.Reader, key string, targets Targets) (report.Report, bool) {
 	p, ok := store.AccessPolicies.Get(r, key)
 	if !ok {
@@ -88,9 +88,9 @@ func Report(r store.Reader, key string, targets Targets) (report.Report, bool) {
 				"unless another policy there has it", Fix: "write byModel: true, or remove claims.models"})
 	}
 	out.Findings = append(append(out.Findings, memberFindings(r, p)...), exceptFindings(r, p)...)
-	out.Conditions = []report.Condition{accepted} // also if the policy has no Gateways
+	out.Conditions = []report.Condition{accepted} // needed if the policy has no Gateways
 	at := out.Conditions
-	if accepted.Status == report.True { // on Kubernetes, only after the proxies acknowledge it
+	if accepted.Status == report.True { // on Kubernetes, the condition also waits until Envoys acknowledge the policy
 		at = append(slices.Clip(at), report.Condition{Type: report.Programmed, Status: report.True,
 			Reason: "Programmed"})
 	}
@@ -122,8 +122,8 @@ func exceptFindings(r store.Reader, p *v1alpha1.AccessPolicy) (findings []report
 	return findings
 }
 
-// routesBelow returns the routes of a policy's Gateways, "namespace/name". Of a Gateway with more
-// than 64 it returns none, because a change of any of them recomputes the report.
+// routesBelow returns the routes ("namespace/name") of a policy's Gateways. It omits a Gateway with
+// more than 64 routes, because a change of any of them recomputes the report.
 func routesBelow(r store.Reader, p *v1alpha1.AccessPolicy, kind string) (ids []string) {
 	routes := store.Kind(store.HTTPRoutes)
 	if kind == store.GRPCRoutes.Kind() {

@@ -25,7 +25,6 @@ func TestAddresses_SpecialOnesAreNeverEndpointsInAnyForm(t *testing.T) {
 	for _, a := range []string{
 		"127.0.0.1", "127.8.9.10", "::1", "0.0.0.0", "0.1.2.3", "::", "169.254.169.254", "fe80::1", "fe80::1%eth0",
 		"224.0.0.1", "ff02::1", "255.255.255.255",
-		// IPv4-mapped and IPv4-compatible
 		"::ffff:127.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1",
 		"64:ff9b::127.0.0.1", "64:ff9b::a9fe:a9fe", // NAT64
 		// Local NAT64 with prefixes of 96, 48, 56 and 64 bits.
@@ -144,7 +143,7 @@ func TestAddresses_OtherNamespacesAndPenstockItselfAreNoEndpoints(t *testing.T) 
 		"64:ff9b::192.0.2.1": {"Penstock's own Service", "Penstock's own Service"},
 		"192.0.2.2":          {"Penstock's own Service edge/gw-penstock", "Penstock's own Service"},
 		"192.0.2.3":          {"", "an endpoint of Service other/web, in another namespace"},
-		// Address of a pod in the namespace.
+		// the address of a pod in the namespace
 		"10.1.0.4":        {"is in the denied range 10.1.0.0/16", ""},
 		"10.1.0.9":        {"is in the denied range", "is in the denied range"},
 		"192.0.2.5":       {"", "belongs to Service mine/web"},
@@ -192,7 +191,6 @@ func TestEndpointSlice_AddressesTakeOneDependency(t *testing.T) {
 	}
 }
 
-// The fix must match the reason.
 func TestFix_FitsTheReason(t *testing.T) {
 	ranges := addresses.Ranges{Allowed: []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")},
 		Denied: []netip.Prefix{netip.MustParsePrefix("203.0.113.128/25")}}

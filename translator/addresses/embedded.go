@@ -12,7 +12,7 @@ var (
 func unwrap(ip netip.Addr) netip.Addr { return ip.Unmap().WithZone("") }
 
 // embedded lists the IPv4 addresses that an unwrapped address may reach through NAT64 or a tunnel.
-// If certain is false, only one of them can be right.
+// If certain is false, only one of the addresses can be right.
 func embedded(ip netip.Addr) (list []netip.Addr, certain bool) {
 	if !ip.Is6() || ip == netip.IPv6Unspecified() || ip == netip.IPv6Loopback() {
 		return nil, true

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Fix returns how an object's author can correct an address. The parameter `outside` is the reason
-// why the address is not allowed.
+// Fix returns how an object's author can correct an address. outside is the reason why the address
+// is not allowed.
 func Fix(outside string) string {
 	if strings.Contains(outside, neverAllowed) {
 		return "write another address"
@@ -68,7 +68,7 @@ type Policy struct {
 	own    string
 }
 
-// Of reads the store's AddressPolicy.
+// Of returns the Policy of the store. Without an AddressPolicy, it allows no address.
 func Of(r store.Reader) Policy {
 	p := Policy{r: r}
 	stored, ok := store.AddressPolicies.Get(r, store.OwnAddressPolicy)
@@ -90,8 +90,8 @@ func prefixes(list []string) (out []netip.Prefix) {
 	return out
 }
 
-// Written returns why a written address may not become an endpoint, as a phrase that follows the
-// address.
+// Written returns why an address that a user wrote may not become an endpoint, as a phrase that
+// follows the address, or "".
 func (p Policy) Written(ip netip.Addr) string {
 	if why := p.Outside(ip); why != "" {
 		return why
@@ -111,17 +111,17 @@ func (p Policy) Written(ip netip.Addr) string {
 	return ""
 }
 
-// Slice checks the addresses of an EndpointSlice that Kubernetes did not generate. By default only
-// administrators write such slices. So their addresses may be outside the allowed ranges, but none
-// may be an endpoint of another namespace (CVE-2021-25740).
+// Slice checks the addresses of an EndpointSlice that Kubernetes did not generate. By default, only
+// administrators write such slices. So their addresses may be outside the allowed ranges, but an
+// endpoint of another namespace is not allowed (CVE-2021-25740).
 type Slice struct {
 	policy    Policy
 	namespace string
 	occupants map[string]*store.Occupant
 }
 
-// Slice reads the occupants of all addresses under one key of the store. One key for each address
-// took 17 MiB for 5,000 slices of 10 endpoints.
+// Slice returns the checks of an EndpointSlice. It reads the occupants of all addresses by one key
+// of the store. One key for each address took 17 MiB for 5,000 slices of 10 endpoints.
 func (p Policy) Slice(namespace string, list []netip.Addr) Slice {
 	s := Slice{policy: p, namespace: namespace}
 	if !p.shared || len(list) == 0 {
@@ -140,8 +140,8 @@ func (p Policy) Slice(namespace string, list []netip.Addr) Slice {
 	return s
 }
 
-// Outside returns why an address of the slice may not become an endpoint, as a phrase that follows
-// the address.
+// Outside returns why an address of the EndpointSlice may not become an endpoint, as a phrase that
+// follows the address, or "".
 func (s Slice) Outside(ip netip.Addr) string {
 	p := s.policy
 	if kind := p.Never(ip); kind != "" {
@@ -205,7 +205,8 @@ func (p Policy) ours(service string) bool {
 	return ok && s.Labels[gatewayv1.GatewayNameLabelKey] != "" && s.Labels["app.kubernetes.io/managed-by"] == "penstock"
 }
 
-// Unrestricted returns the AddressPolicy of files: it denies only addresses that are never allowed.
+// Unrestricted returns the AddressPolicy for objects from files: it denies only addresses that are
+// never allowed.
 func Unrestricted() *store.AddressPolicy {
 	p := &store.AddressPolicy{Loopback: true, ExternalName: true}
 	p.Name = store.OwnAddressPolicy

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Ranges holds the operator's allowed addresses. The zero value allows none.
+// Ranges has the operator's allowed addresses. The zero value allows none.
 type Ranges struct {
 	// An allowed address is in Allowed and not in Denied.
 	Allowed, Denied []netip.Prefix
@@ -35,7 +35,7 @@ func Everything() []netip.Prefix {
 	return []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)}
 }
 
-// If no range can allow ip, Never returns its kind; otherwise "".
+// Never returns the kind of an address that no range can allow, or "" for other addresses.
 func (r *Ranges) Never(ip netip.Addr) string {
 	if ip.Zone() != "" { // zones are local to a machine, and Envoy rejects endpoints with them
 		return "an address with a zone"
@@ -67,7 +67,7 @@ func (r *Ranges) special(ip netip.Addr) string {
 	return ""
 }
 
-// Outside returns why ip is not allowed, as a phrase that follows the address.
+// Outside returns why ip is not allowed, as a phrase that follows the address, or "".
 func (r *Ranges) Outside(ip netip.Addr) string {
 	if kind := r.Never(ip); kind != "" {
 		return "is " + kind + neverAllowed

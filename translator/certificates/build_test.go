@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Certificates of authorities, built and damaged element by element. No test verifies their
-// signatures.
+// The functions in this file build and damage CA certificates element by element. No test verifies
+// the certificates' signatures.
 
 func newKey(t testing.TB, curve elliptic.Curve) crypto.Signer {
 	t.Helper()
@@ -72,7 +72,7 @@ func parts(t testing.TB, der []byte) (out [][]byte) {
 	return out
 }
 
-// The fields of a certificate, by index.
+// indexes of a certificate's fields
 const (
 	version = iota
 	serial

@@ -14,21 +14,22 @@ import (
 )
 
 const (
-	// maxSize bounds a certificate, maxTotal a member's certificates, in bytes of DER.
+	// maxSize limits a certificate, and maxTotal all certificates of a member, in bytes of DER.
 	maxSize, maxTotal = 4 << 10, 8 << 10
-	// An authority has two certificates, and four while it is replaced.
+	// maxCount limits a member's certificates. An authority has two, and four during its
+	// replacement.
 	maxCount = 8
-	// maxSerial is in bits (RFC 5280, 4.1.2.2).
+	// maxSerial limits serial numbers, in bits (RFC 5280, 4.1.2.2).
 	maxSerial = 160
-	// A handshake lists the subjects of all members' authorities, and fails above 65,535 bytes (RFC
-	// 8446, 4.2.4).
+	// maxSubjects and maxShare are in bytes. A TLS handshake lists the subjects of all members'
+	// authorities, and fails above 65,535 bytes (RFC 8446, 4.2.4).
 	maxSubjects, maxShare = 64_000, 1024
 )
 
-// Share returns how many bytes of subjects each member may have.
+// Share returns how many bytes of certificate subjects each member may have.
 func Share(members int) int { return min(maxShare, maxSubjects/max(members, 1)) }
 
-// Vouches returns why a certificate cannot verify a member. It ignores the validity period.
+// Vouches returns why a certificate cannot verify a member, or nil. It ignores the validity period.
 func Vouches(c *x509.Certificate) error {
 	if err := Readable(c); err != nil {
 		return err
@@ -76,8 +77,8 @@ func keyVouches(key any) error {
 }
 
 // Select returns, as PEM, the unexpired certificates in bundles that can verify a member, without
-// duplicates. problems[i] lists why certificates of bundles[i] are left out. The parameter `share`
-// bounds the bytes of subjects in a bundle; the newest certificates use it first.
+// duplicates. problems[i] lists why certificates of bundles[i] are omitted. share limits the bytes
+// of subjects in the result; the newest certificates use it first.
 func Select(now time.Time, share int, bundles ...[]byte) (out []byte, problems [][]error) {
 	type candidate struct {
 		*x509.Certificate

@@ -72,7 +72,6 @@ func TestSelect_AMemberHasItsShareAndTheNewestCount(t *testing.T) {
 	if string(out) != string(encodePEM(long)) || len(problems[0]) != 1 || len(problems[1]) != 0 {
 		t.Errorf("got problems %v: %s\nwant one of the first, and the long certificate", problems, out)
 	}
-	// The number of a member's certificates is bounded.
 	var many [][]byte
 	for i := range 70 {
 		many = append(many, issue("penstock", time.Duration(i)*time.Second, nil))
@@ -81,7 +80,6 @@ func TestSelect_AMemberHasItsShareAndTheNewestCount(t *testing.T) {
 	if n := strings.Count(string(out), "BEGIN"); n != 8 || len(problems[0]) == 0 {
 		t.Errorf("%d certificates of 70, problems %v; want 8, and a problem", n, problems)
 	}
-	// All members together stay below a handshake's limit.
 	for members := range 257 {
 		if total := members * certificates.Share(members); total > 65_535 || certificates.Share(members) < share {
 			t.Errorf("%d members have %d bytes of subjects, want at most 65535, and a full share", members, total)

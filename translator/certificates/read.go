@@ -14,7 +14,7 @@ import (
 	"sync"
 )
 
-// Read reads a certificate as Envoy does. If crypto/x509 is stricter, only Raw has everything: a
+// Read reads a certificate as Envoy does. If crypto/x509 cannot read it, only Raw is complete: a
 // negative serial number becomes 1, names lack attributes of unusual types, and PublicKey is nil if
 // the key's kind is unknown.
 func Read(der []byte) (*x509.Certificate, error) {
@@ -32,7 +32,8 @@ func Read(der []byte) (*x509.Certificate, error) {
 	return f.simplified(der)
 }
 
-// Blocks returns the certificates in a PEM text as DER. Envoy accepts OpenSSL's three block names.
+// Blocks returns the certificates in a PEM text as DER. Like Envoy, it accepts OpenSSL's three
+// block names.
 func Blocks(text []byte) (out [][]byte) {
 	for {
 		var block *pem.Block
@@ -132,8 +133,8 @@ func (f *fields) reads() bool {
 	return err == nil
 }
 
-// standIn is a certificate without names. Single parts of other certificates are put into it, to
-// find out which parts crypto/x509 can read.
+// standIn is a certificate without names. The code replaces one of its parts by a part of another
+// certificate, to find out whether crypto/x509 can read this part.
 var standIn = sync.OnceValues(func() (*fields, error) {
 	der, err := hex.DecodeString(
 		"3081a6308193a003020102020101300a06082a8648ce3d0403023000301e170d3730303130313030303030305a170d37" +
@@ -193,7 +194,7 @@ func readableTimes(validity asn1.RawValue) asn1.RawValue {
 var altName = asn1.ObjectIdentifier{2, 5, 29, 17}
 
 // HasAlternativeName reports whether Envoy finds a DNS name, an address or a URI in subjectAltName.
-// It finds none in a duplicate extension, or in one with trailing data.
+// Envoy finds none if the extension is duplicate or has trailing data.
 func HasAlternativeName(c *x509.Certificate) bool {
 	return slices.ContainsFunc(alternativeNames(c),
 		func(n asn1.RawValue) bool { return n.Tag == 2 || n.Tag == 6 || n.Tag == 7 })

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/translator/certificates"
 )
 
-// Each part of a certificate that is read separately costs a parse. Their number is bounded,
-// because otherwise one Secret could occupy the control plane for minutes.
+// If crypto/x509 cannot read a certificate, Read parses its parts one by one. Their number must
+// have a limit, because otherwise one Secret could occupy the control plane for minutes.
 func TestRead_PartsThatAreReadOneByOneAreBounded(t *testing.T) {
 	with := func(n int) []byte {
 		return edit(t, authority(t, newKey(t, elliptic.P256()), nil), func(f [][]byte) [][]byte {

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// Readable returns why Envoy cannot read a certificate that crypto/x509 can read.
+// Readable returns why Envoy cannot read a certificate that crypto/x509 can read, or nil.
 func Readable(c *x509.Certificate) error {
 	if _, err := split(c.Raw); err != nil {
 		return fmt.Errorf("the certificate of %.100q cannot be read by Envoy: %w; issue it anew with another tool",
@@ -318,8 +318,8 @@ func inCentury(at time.Time, err error) (time.Time, error) {
 	return at, err
 }
 
-// optional checks unique IDs (RFC 5280, 4.1.2.8) and extensions. Only some versions of certificates
-// allow them.
+// optional checks a certificate's unique IDs (RFC 5280, 4.1.2.8) and extensions, which only some
+// versions allow.
 func (f *fields) optional(list []asn1.RawValue) error {
 	last := 0
 	for _, v := range list {

@@ -20,7 +20,7 @@ import (
 type damage struct {
 	name     string
 	der      []byte
-	readable bool // Envoy can read the certificate
+	readable bool
 	vouches  bool
 }
 
@@ -45,7 +45,7 @@ func (f *forger) set(field int, value []byte) []byte {
 	})
 }
 
-// algorithm changes the signature's algorithm in both of its places in a certificate.
+// algorithm adds parameters to the signature's algorithm, in both of its places in the certificate.
 func (f *forger) algorithm(params ...[]byte) []byte {
 	whole := parts(f.t, f.good)
 	fields := parts(f.t, whole[0])
@@ -85,7 +85,6 @@ func (f *forger) extended(what ...[]byte) []byte {
 	})
 }
 
-// before inserts fields before the extensions.
 func (f *forger) before(what ...[]byte) []byte {
 	return f.edit(func(list [][]byte) [][]byte {
 		return append(append(list[:extensions:extensions], what...), list[extensions])
@@ -161,7 +160,7 @@ func damages(t testing.TB) []damage {
 	}
 }
 
-// A fresh Envoy gets each bundle, as a member's bundle and as a user's.
+// Envoy gets each certificate as a CA, and in a SPIFFE trust domain.
 func TestReadable_JudgesAsEnvoyDoes(t *testing.T) {
 	key := newKey(t, elliptic.P256())
 	leaf := encodePEM(authority(t, key, func(c *x509.Certificate) {

@@ -24,7 +24,7 @@ func (b *builder) accessLogs(cfg Config, owner string) []*accesslogv3.AccessLog 
 			AdditionalResponseTrailersToLog: []string{grpcStatus},
 		})},
 	}, b.toMembers(owner == model.HopListener)}
-	if owner != model.HopListener && !b.peers { // a request counts once, where its gate decided
+	if owner != model.HopListener && !b.peers { // usage counts once: at the listener whose gate decided
 		logs = append(logs, b.toUsage())
 	}
 	file := b.fileLog(cfg, logLine)
@@ -53,9 +53,9 @@ const (
 	membersInterval = 250 * time.Millisecond
 )
 
-// toMembers logs the requests without a lease that go to members. At the hops it does not check for
-// a member, because nearly all requests there go to members. These entries have their own stream,
-// so that they displace no leases.
+// toMembers logs requests to other clusters that have no lease (our picker's ID of a counted
+// request). The hops' listener logs all requests without a lease: nearly all go to other clusters.
+// These entries have their own stream, so that they displace no other entries.
 func (b *builder) toMembers(hops bool) *accesslogv3.AccessLog {
 	filters := []*accesslogv3.AccessLogFilter{
 		hasMetadata(leaseKey, &matcherv3.ValueMatcher{
@@ -77,11 +77,11 @@ func (b *builder) toMembers(hops bool) *accesslogv3.AccessLog {
 
 const usageLog = "usage"
 
-// UsageInterval is how long an entry about token usage waits in Envoy before Envoy sends it.
+// UsageInterval is how long Envoy buffers an entry about token usage.
 const UsageInterval = 250 * time.Millisecond
 
-// Entries about token usage have their own stream, so that they displace no leases. Periodic
-// entries are for streams that end with their Envoy.
+// Entries about token usage have their own stream, so that they displace no other entries. Periodic
+// entries count streams that end because Envoy ends.
 func (b *builder) toUsage() *accesslogv3.AccessLog {
 	caller := &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_MetadataFilter{
 		MetadataFilter: &accesslogv3.MetadataFilter{
@@ -119,7 +119,7 @@ func (b *builder) toPicker(log string, interval time.Duration) *grpclogv3.Common
 	}
 }
 
-// Envoy's own time to the first byte ends with the headers, which servers send before they read the
+// Envoy's own time to the first byte ends at the headers, which servers send before they read the
 // prompt.
 var firstBody = []*tracingv3.CustomTag{{
 	Tag: "first_body", Type: &tracingv3.CustomTag_Value{Value: "%COMMON_DURATION(US_TX_END:US_RX_BODY_BEG:us)%"},
@@ -135,8 +135,8 @@ func renewals() *hcmv3.HttpConnectionManager_HcmAccessLogOptions {
 
 const (
 	leaseKey = "lease"
-	// memberKey is the key of the exporting cluster. An edge's entry has an Envoy cluster only if
-	// Envoy found a host.
+	// memberKey is the metadata key of the exporting cluster. UPSTREAM_CLUSTER is empty if Envoy
+	// found no host.
 	memberKey = "member"
 	poolKey   = "pool"
 )

@@ -18,7 +18,7 @@ type Request struct {
 	Authority string // authority of the URL, or the header Host
 	Target    string // path and query
 	Header    http.Header
-	Model     string // model in the body; "" for none
+	Model     string // model's name in the body; "" if absent
 	TLS       bool
 }
 
@@ -32,8 +32,8 @@ type Arrived struct {
 	Header    map[string][]string
 }
 
-// Arrive returns a request as routes receive it, or the connection manager's own answer
-// (TestExplain_NeverDiffersFromEnvoy).
+// Arrive returns a request as Envoy's routes receive it, or the answer of Envoy's HTTP connection
+// manager (TestExplain_NeverDiffersFromEnvoy).
 func Arrive(e model.Edge, r Request) (a Arrived, answer *model.Direct) {
 	bad := func(why string) (Arrived, *model.Direct) {
 		return a, &model.Direct{Status: http.StatusBadRequest, Body: why}
@@ -209,7 +209,7 @@ func tokens(values []string) (out []string) {
 
 const unknownAddress = "0.0.0.0"
 
-// Removed reports whether an edge removes a client's header. The name is in lower case.
+// Removed reports whether an edge removes a client's header. The name must be in lower case.
 func Removed(name string) bool {
 	return slices.Contains(internalHeaders, name) || slices.ContainsFunc(edgeHeaders,
 		func(m *mutationv3.HeaderMutation) bool {

@@ -6,8 +6,8 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 )
 
-// numbered has the upstream filters of a cluster of hops to members. They replace the router's
-// filters (failed.go), which the request passes behind its hop.
+// numbered returns upstream filters that number the attempts at hops to other clusters. They
+// replace the router's upstream filters (failed.go), which a request passes behind its hop.
 func (b *builder) numbered() []*hcmv3.HttpFilter {
 	return []*hcmv3.HttpFilter{
 		b.httpFilter("attempt", &headersv3.HeaderMutation{Mutations: &headersv3.Mutations{

@@ -17,8 +17,8 @@ const (
 	roleKey   = "role"
 	rolePod   = "pod"
 	roleSpill = "spill"
-	// Only a picker selects hops after the first: a fallback that spread requests over all hops
-	// would ignore the user's order.
+	// roleLater marks hops (internal listeners to other pools) after the first. Only a picker
+	// selects them: the fallback would spread requests over all hops, against the user's order.
 	roleLater = "spill-later"
 	roleNone  = "none"
 )
@@ -66,11 +66,11 @@ func (b *builder) loadBalancing(c *model.Cluster) *clusterv3.LoadBalancingPolicy
 	}
 	own := model.ProtocolNames()
 	names := own
-	// A client could choose by a header, so the source is metadata only.
+	// The source is metadata only: clients could set a header.
 	sources := []*overridev3.OverrideHost_OverrideHostSource{{Metadata: metadataKey(own.Namespace, own.Destination)}}
 	if c.Names != nil && *c.Names != own {
-		// For requests without a body, our picker relays the calls, and answers with the protocol's
-		// names.
+		// For requests without a body, our picker relays the call, and answers with the protocol's
+		// default names.
 		names = *c.Names
 		sources = append([]*overridev3.OverrideHost_OverrideHostSource{
 			{Metadata: metadataKey(names.Namespace, names.Destination)},

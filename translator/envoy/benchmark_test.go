@@ -7,8 +7,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// BenchmarkVirtualHost measures encoding and checking one of many virtual hosts, and adding the
-// host to 5,000.
 func BenchmarkVirtualHost(b *testing.B) {
 	for b.Loop() {
 		if _, err := VirtualHost(benchHost("a.example")); err != nil {

@@ -18,7 +18,7 @@ type builder struct {
 	hops  bool
 	peers bool
 	waits bool // Config.Waits
-	// believes is set if callers that members state may become the callers here.
+	// believes is set if another cluster may name a request's caller (model.PeerHost.Believed).
 	believes bool
 	refs     []resource.Ref
 	err      error

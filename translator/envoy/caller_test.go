@@ -7,8 +7,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// A server must not receive the caller that a gate found, but a hop's picker reads it. In a cluster
-// with pods and hops, an upstream filter writes the caller only for hops.
+// The route must remove the caller that a gate found, so that no server receives it. In a cluster
+// with pods and hops, an upstream filter must write the caller for hops, because their pickers read
+// it.
 func TestGate_CallerReachesHopsAlone(t *testing.T) {
 	pool, far := model.PoolCluster("ns", "chat"), model.ImportCluster("ns", "far", "east")
 	picked := func(p model.PickerCall) *model.PickerCall {
@@ -22,8 +23,8 @@ func TestGate_CallerReachesHopsAlone(t *testing.T) {
 		calls   pickerCalls
 		backend model.WeightedBackend
 		removed bool
-		written bool // the caller is written for hops
-		peer    bool // the host is a peer listener's, and believes a member
+		written bool // an upstream filter writes the caller for hops
+		peer    bool // the host is at a peer listener, and trusts callers of a member
 	}{
 		{"a Service", false, gated, model.WeightedBackend{Cluster: named("a")}, true, false, false},
 		{"an open route", false, open, model.WeightedBackend{Cluster: named("a")}, false, false, false},
@@ -68,7 +69,8 @@ func TestGate_CallerReachesHopsAlone(t *testing.T) {
 	}
 }
 
-// A rule with sessions has two kinds of routes. Both must be gated, and both must hide the caller.
+// A rule with sessions has a route for each backend and routes for new sessions. All must remove
+// the caller.
 func TestGate_RoutesWithSessionsHideTheCaller(t *testing.T) {
 	a, b := model.WeightedBackend{Cluster: named("a"), Weight: 1}, model.WeightedBackend{Cluster: named("b"), Weight: 1}
 	r := &model.Route{Name: "r", Match: prefix("/"), Gates: []string{"ns/p"}, ExactUsage: true,

@@ -37,7 +37,7 @@ func checked(t resource.Type, name string, msg proto.Message, refs []resource.Re
 	return resource.New(t, name, msg, refs, owners)
 }
 
-// checkMessage detects what Envoy would reject, so that a NACK means a bug in Penstock.
+// checkMessage rejects messages that Envoy would reject, so a NACK means a bug in Penstock.
 func checkMessage(msg proto.Message) error {
 	if v, ok := msg.(interface{ ValidateAll() error }); ok {
 		if err := v.ValidateAll(); err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Envoy must not receive a resource that it would reject, because one NACK can hold back all other
+// Encoding must fail for resources that Envoy would reject, because one NACK can block all other
 // resources of the type.
 func TestNACK_CausesAreFoundBeforeSending(t *testing.T) {
 	b := &builder{}

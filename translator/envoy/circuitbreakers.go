@@ -14,13 +14,13 @@ const unbounded = 1 << 30
 // flight. serviceLeast and poolLeast retries are always allowed. Beyond these limits, the client
 // gets the failure.
 const (
-	// With Envoy's default of three retries, most fail-overs of a Service would be 503s.
+	// With Envoy's default of three retries, most failovers of a Service would end in a 503.
 	servicePercent, serviceLeast = 25, 64
 	poolPercent, poolLeast       = 100, 1024
 )
 
-// When our picker or an exporting cluster fails, all requests that wait for it fail at once, so
-// their retries have no limit.
+// When our picker or an exporting cluster fails, all its waiting requests fail at once, so their
+// retries have no limit.
 func circuitBreakers(c *model.Cluster) *clusterv3.CircuitBreakers {
 	percent, least := float64(servicePercent), uint32(serviceLeast)
 	switch {

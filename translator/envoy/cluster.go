@@ -19,7 +19,7 @@ import (
 // not update two clusters with the same service_name.
 func Cluster(c *model.Cluster) (*resource.Resource, error) { return ClusterFor(Config{}, c) }
 
-// ClusterFor is Cluster with a Config, which concerns our own picker alone.
+// ClusterFor is Cluster with a Config, which affects only clusters of Penstock's own services.
 func ClusterFor(cfg Config, c *model.Cluster) (*resource.Resource, error) {
 	if c.Hops && c.Protocol != model.HTTP1 && c.Protocol != model.H2C {
 		return nil, fmt.Errorf("cluster %s speaks %s, which hops do not", c.Name, c.Protocol)
@@ -44,7 +44,7 @@ func ClusterFor(cfg Config, c *model.Cluster) (*resource.Resource, error) {
 			"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": b.any(b.protocolOptions(c)),
 		}
 	}
-	if picker && !(c.Own && c.TLS != nil) { // a busy machine needs longer for a handshake
+	if picker && !(c.Own && c.TLS != nil) { // TLS handshakes take longer on a busy machine
 		cl.ConnectTimeout = seconds(pickerConnectTimeout)
 	}
 	if c.Name == model.OurGate {
@@ -55,13 +55,13 @@ func ClusterFor(cfg Config, c *model.Cluster) (*resource.Resource, error) {
 		cl.OutlierDetection = silentGates()
 	}
 	if c.HealthService != "" || c.Ejects || c.Protocol == model.UDP || picker && c.Name.External() {
-		// By default Envoy delays a health change for up to a second; a new picker would get no
+		// By default Envoy delays a health change for up to a second. A new picker would get no
 		// calls meanwhile.
 		cl.CommonLbConfig = &clusterv3.Cluster_CommonLbConfig{UpdateMergeWindow: seconds(0)}
 		if !c.Own {
-			// Only a call that fails at once lets a request in FULL_DUPLEX_STREAMED continue
-			// without a dead picker. Our own picker keeps the default: if most replicas seem dead,
-			// the machine may just be busy.
+			// A request in FULL_DUPLEX_STREAMED passes a dead picker only if the call fails at
+			// once. Our own picker keeps the default: if most replicas seem dead, the machine may
+			// just be busy.
 			cl.CommonLbConfig.HealthyPanicThreshold = &typev3.Percent{Value: 0}
 		}
 	}
@@ -113,11 +113,10 @@ func healthCheck(c *model.Cluster) *corev3.HealthCheck {
 	return check
 }
 
-// silentGates ejects an authorization server after two tries without an answer, long before its
-// health check fails (translator, cluster). Otherwise half of all requests first wait for the
-// frozen one of two servers, and 80 ms are left for the other. split_external_local_origin_errors
-// is not set: with it, an open connection would end the count of failures. If all servers are
-// ejected, Envoy calls all.
+// silentGates ejects an authorization server after two calls without an answer, long before its
+// health check fails. Otherwise, if one of two servers is frozen, half of all requests wait for it
+// first, and have 80 ms left for the other. With split_external_local_origin_errors, a successful
+// connection would reset the count of failures. If all servers are ejected, Envoy calls all.
 func silentGates() *clusterv3.OutlierDetection {
 	never, always := u32(0), u32(100)
 	return &clusterv3.OutlierDetection{
@@ -171,11 +170,11 @@ func (b *builder) protocolOptions(c *model.Cluster) *httpv3.HttpProtocolOptions 
 				// Nothing else limits a pick that streams the body.
 				h2.ConnectionKeepalive = peerKeepalive()
 			}
-			if c.Own && b.waits { // the connection waits for the new program, with entries of access logs
+			if c.Own && b.waits { // the connection, with its access logs, must outlast the picker's replacement
 				h2.ConnectionKeepalive.Timeout = seconds(gateWaitTimeout)
 			} else if c.Own {
-				// If the ping is not answered, Envoy retries the call at another replica. Outlier
-				// detection would count the end of an answered call as a failure.
+				// Without an answer to the ping, Envoy retries the call at another replica. Outlier
+				// detection instead would count the end of an answered call as a failure.
 				h2.ConnectionKeepalive = &corev3.KeepaliveSettings{
 					Interval: seconds(pickerPing), Timeout: seconds(silentPing),
 					ConnectionIdleInterval: seconds(silentBefore),

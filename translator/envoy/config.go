@@ -7,15 +7,15 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// Config configures all gateways. A change affects listeners, and so ends streams.
+// Config configures all gateways. A change modifies listeners, and so ends streams.
 type Config struct {
-	// AccessLog is the file with a JSON line for each request, or "".
+	// AccessLog is the file that gets a JSON line for each request; "" means no file.
 	AccessLog string
 	// OwnPorts makes listeners bind their ports exclusively. Otherwise the kernel distributes
 	// connections between two Envoys on one machine (SO_REUSEPORT).
 	OwnPorts bool
-	// Waits makes gates wait longer for the one process that decides, while its program is replaced
-	// in place. With several processes, another one decides sooner.
+	// Waits makes gates wait while the only authorization process is replaced. With several
+	// processes, another process answers sooner.
 	Waits bool
 	// Tracing is nil if Envoy sends no spans.
 	Tracing *Tracing
@@ -67,11 +67,11 @@ const (
 	messageTimeout    = 2 * time.Second
 	maxMessageTimeout = time.Hour
 	authTimeout       = 5 * time.Second
-	// feedbackInterval is how long an access log entry waits for further entries. It must be well
-	// below picker.Config.EndWait.
+	// feedbackInterval is how long Envoy buffers an access log entry. It must be well below
+	// picker.Config.EndWait.
 	feedbackInterval = 5 * time.Millisecond
 	// Without a report for 4.3 s, a request in flight no longer counts (leaseTimeout). Two reports
-	// fit into that time: a process may end between receiving a report and passing it on.
+	// fit into that time, because a process may end before it passes a report on.
 	renewalInterval = 2 * time.Second
 )
 

@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// If a picker made a body longer than content-length, or content-length smaller than the body, the
-// server would read the rest as the next client's request.
+// Routes with an external picker must remove the framing headers. If the body were longer than
+// content-length, the server would read the rest as the next client's request.
 func TestExternalPicker_DoesNotDecideHowLongABodyIsRead(t *testing.T) {
 	for what, c := range map[string]struct {
 		cluster model.ClusterID

@@ -19,22 +19,22 @@ import (
 
 // Cost counts what Envoy builds on its main thread for a changed route configuration.
 type Cost struct {
-	Hosts        uint32 // virtual hosts
-	Routes       uint32 // Envoy's routes: one or more for each match
+	Hosts        uint32
+	Routes       uint32 // Envoy routes; at least one for each match
 	Conditions   uint32 // conditions on headers, query parameters and cookies
 	Changes      uint32 // changes of headers
 	Answers      uint32 // routes with a direct response
 	Forwards     uint32 // routes that forward requests
-	Backends     uint32 // backends of forwarding routes
+	Backends     uint32
 	Mirrors      uint32
 	Calls        uint32 // calls to pickers
-	Filters      uint32 // filters that a route fills in, such as external authorization
+	Filters      uint32 // filters that a route configures, such as external authorization
 	Extensions   uint32 // configurations of any kind in a route
 	Instructions uint32 // instructions of compiled regular expressions
 	Bytes        uint32 // size of the encoded routes
 }
 
-// costs has Envoy 1.40's time for each part (docs/envoy.md, "Delivery").
+// costs has the time that Envoy 1.40 needs for one of each part (docs/envoy.md, "Delivery").
 var costs = []struct {
 	name string
 	time time.Duration
@@ -73,7 +73,7 @@ func (c Cost) Times(n int) Cost {
 	return c
 }
 
-// Time estimates Envoy's time.
+// Time estimates Envoy's time for c.
 func (c Cost) Time() (t time.Duration) {
 	for _, cost := range costs {
 		t += time.Duration(*cost.part(&c)) * cost.time
@@ -96,7 +96,7 @@ func (c Cost) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// CostOf returns the cost that a route has in one virtual host.
+// CostOf returns a route's cost in one virtual host.
 func CostOf(r *model.Route) (c Cost) {
 	for _, route := range (&builder{}).routes(&model.VirtualHost{Host: "*", Routes: []model.Route{*r}}) {
 		c = c.Add(routeCost(route))

@@ -15,9 +15,9 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// DatagramListener encodes a UDP port of a Gateway. A changed listener loses all sessions, so it
-// references one cluster, whose endpoints follow the routes. The listener has no traffic direction,
-// because an ending Envoy closes inbound listeners at once and would lose answers in flight.
+// DatagramListener encodes a UDP port of a Gateway. A change of the listener ends all sessions, so
+// routes change only the endpoints of its one cluster. The listener has no traffic direction: at
+// shutdown, Envoy closes inbound listeners at once, and would lose answers in flight.
 func DatagramListener(cfg Config, p model.Port) (*resource.Resource, error) {
 	if len(p.Addresses) == 0 || p.Datagrams.IsZero() {
 		return nil, fmt.Errorf("port %s of Gateway %s has no address or no cluster", p.Socket(), p.Gateway)

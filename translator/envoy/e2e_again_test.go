@@ -14,8 +14,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// pickedAgain adds a fail-close pool whose picker reads bodies. Its cluster falls back to a hop to
-// the pool itself. The picker knows the pool as first on the edge, and as again behind the hop.
+// pickedAgain adds a fail-close pool with a picker that reads bodies. If a pick is lost, the
+// cluster falls back to a hop (internal listener) to the pool itself. Picker calls have the pool
+// name `first` on the edge and the pool name `again` behind the hop.
 func (r *rig) pickedAgain(name string, protocol model.Protocol, first, again string, eps []model.Endpoint) {
 	r.t.Helper()
 	hop, last := model.HopTo("InferencePool", "ns", name), named(name).As(model.LastVariant)
@@ -35,9 +36,9 @@ func (r *rig) pickedAgain(name string, protocol model.Protocol, first, again str
 	r.forward(name, model.Forward{Backends: to(named(name), first)})
 }
 
-// Envoy does not retry a call that was partly answered. A picker that reads bodies answers the
-// headers first, so its pick is lost if it is then killed. Therefore the cluster of a fail-close
-// pool falls back to a hop to the pool itself, where another picker is called.
+// A picker that reads bodies answers the headers first. If the picker then ends, Envoy does not
+// retry the call, because it is partly answered. So the cluster of a fail-close pool must fall back
+// to a hop to the pool itself, where Envoy calls another picker.
 func TestEndpointPicker_LostPickIsRepeatedWhereThePoolFailsClosed(t *testing.T) {
 	t.Parallel()
 	a1, a2 := startPod(t, "a1", 200), startPod(t, "a2", 200)
@@ -77,8 +78,6 @@ func TestEndpointPicker_LostPickIsRepeatedWhereThePoolFailsClosed(t *testing.T) 
 	}
 }
 
-// streamer is a pod that sends back the trailer of the request, streams until gate closes, and then
-// sends a trailer of its own.
 func streamer(t *testing.T, gate chan struct{}) *pod {
 	return (&pod{name: "streamer"}).serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		_, _ = io.Copy(io.Discard, req.Body)
@@ -91,9 +90,9 @@ func streamer(t *testing.T, gate chan struct{}) *pod {
 	}))
 }
 
-// Over HTTP/2 many requests would share a connection to the hop. Envoy closes a connection with too
-// many early cancellations, for example because of silent pickers. That would end all other streams
-// on it.
+// Envoy closes a connection to a hop after too many early cancellations, for example because of
+// silent pickers. Over HTTP/2, this would end all other streams of the connection. Here eight
+// streams must survive such cancellations.
 func TestHop_CancelledRequestsCutNoStream(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})

@@ -8,7 +8,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// callerWorld has gated hosts whose pools have two pods and a hop to pool b.
+// callerWorld has hosts with authorization. Their pools have two pods and a hop (internal listener)
+// to pool b.
 type callerWorld struct {
 	*rig
 	picker *picker
@@ -49,8 +50,8 @@ func (w *callerWorld) gatedPool(host string, backend model.WeightedBackend, retr
 		Action: &model.Action{Forward: &model.Forward{Backends: []model.WeightedBackend{backend}, Retry: retry}}})
 }
 
-// No server receives the caller, whether it is the picked pod, the pod that the cluster falls back
-// to, or a pod that is tried after a hop. The pickers behind hops receive the caller.
+// No pod receives the caller header: neither a picked pod, nor a fallback pod, nor a pod in a retry
+// after a hop. The pickers behind hops receive the caller.
 func TestGate_NoServerReceivesTheCallerWhereTheClusterHasPodsAndHops(t *testing.T) {
 	t.Parallel()
 	w := newCallerWorld(t)
@@ -102,8 +103,8 @@ func TestGate_NoServerReceivesTheCallerWhereTheClusterHasPodsAndHops(t *testing.
 	}
 }
 
-// A pool with an external picker that spills has no cluster with both pods and hops. Its own hop
-// removes the caller, even if the picker is lost.
+// A pool with an external picker that spills is behind its own hop. The hop removes the caller,
+// even if the picker is lost.
 func TestGate_NoServerReceivesTheCallerBehindAnExternalPicker(t *testing.T) {
 	t.Parallel()
 	for name, body := range map[string]model.BodyMode{"duplex": model.BodyDuplex, "whole": model.BodyWhole} {
@@ -131,7 +132,7 @@ func TestGate_NoServerReceivesTheCallerBehindAnExternalPicker(t *testing.T) {
 	}
 }
 
-// gatedPost sends a prompt. It retries while a busy machine makes the gate too slow.
+// gatedPost sends a prompt. It retries if the gate exceeds its timeout on a busy machine.
 func (w *callerWorld) gatedPost(t *testing.T, host string) (got answer) {
 	t.Helper()
 	w.envoy.Wait("the gate of "+host+" answers", func() bool {

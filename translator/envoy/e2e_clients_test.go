@@ -68,12 +68,12 @@ func TestFrontendTLS_VerifiesClientCertificates(t *testing.T) {
 type clientCase struct {
 	port, who string
 	cert      *tls.Certificate
-	want      string // status, and the backend's headers about the client
+	want      string // status, and the headers about the client that the backend receives
 }
 
 func (c *clientCase) check(t *testing.T, r *rig, roots *x509.CertPool, port uint16) {
 	config := &tls.Config{RootCAs: roots, ServerName: "gw.example"}
-	if c.cert != nil { // also if the server does not announce the certificate's CA
+	if c.cert != nil { // sent even if the server does not announce the certificate's CA
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			return c.cert, nil
 		}

@@ -10,7 +10,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// An endpoint that does not listen yet must cost no request, however busy the other endpoints are.
 func TestService_EndpointWithClosedPortCostsNoRequest(t *testing.T) {
 	closed := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(envoytest.FreePort(t)))
 	a, b := startPod(t, "a", 200), startPod(t, "b", 200)

@@ -11,11 +11,10 @@ import (
 
 type corsCase struct {
 	host, origin string
-	ask          []string // method and headers of a preflight request; empty: no preflight
+	ask          []string // method and headers of a preflight request; nil: no preflight
 	want         map[string]string
 }
 
-// A browser sends a preflight request first, and reads an answer only if the answer allows it.
 func TestCORS_AllowsListedOrigins(t *testing.T) {
 	t.Parallel()
 	a := startPod(t, "a", 200)
@@ -47,7 +46,7 @@ func TestCORS_AllowsListedOrigins(t *testing.T) {
 		{"listed", "https://xpto.www.bar.com", []string{"GET", ""},
 			map[string]string{origin: "https://xpto.www.bar.com", methods: "GET, OPTIONS"}},
 		{"listed", "http://[::1]:8080", []string{"GET", ""}, map[string]string{origin: "http://[::1]:8080"}},
-		// Without the first header, browsers ignore the others.
+		// Without Access-Control-Allow-Origin, browsers ignore the other headers.
 		{"listed", "https://bar.com", []string{"GET", ""}, map[string]string{origin: ""}},
 		{"listed", "https://foobar.com", []string{"GET", ""}, map[string]string{origin: ""}},
 		{"listed", "https://a.bar.com.evil.com", []string{"GET", ""}, map[string]string{origin: ""}},

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// A picker that reads only headers may answer 429 or 503 while the client still sends. The next hop
-// must still receive the whole body, and nothing may have to hold the body meanwhile.
+// A picker that reads only headers may answer 429 or 503 while the client still sends the body. The
+// next hop must receive the whole body.
 func TestRetry_FullBeforeTheEndOfTheBodyIsSentOnWhole(t *testing.T) {
 	t.Parallel()
 	good := startPod(t, "good", 200)
@@ -23,7 +23,7 @@ func TestRetry_FullBeforeTheEndOfTheBodyIsSentOnWhole(t *testing.T) {
 	causes := []string{"full", "empty", "unreachable"}
 	for _, how := range causes {
 		at := pool("last-"+how, how, model.BodyNone)
-		if how == "unreachable" { // there is no picker, and the pod accepts no connection
+		if how == "unreachable" { // no picker, and a pod with a closed port
 			at.Picker = nil
 			r.cluster(model.Cluster{Name: at.Cluster, Protocol: model.HTTP1}, endpoints(closedPort(t))...)
 		} else {

@@ -25,8 +25,7 @@ func edgeRig(t *testing.T, e model.Edge, p *pod) *rig {
 	return r
 }
 
-// raw sends bytes on a new connection. It returns the first line of the answer, which ends the
-// connection.
+// raw sends text on a new connection and returns the first line of the answer.
 func (r *rig) raw(t *testing.T, text string) string {
 	t.Helper()
 	c, err := net.Dial("tcp", r.address())
@@ -50,9 +49,8 @@ func get(path string, headers ...string) string {
 		strings.Join(append(headers, ""), "\r\n"))
 }
 
-// The request timeout covers receiving the request. It covers the wait for a pick only for a
-// request without a body, which then gets 504. For other requests message_timeout limits that wait.
-// Long responses, and a model that takes long, are not ended.
+// The request timeout must end slow uploads, but neither slow models nor long responses. Without a
+// body, it also limits the wait for a pick (504). With a body, message_timeout limits that wait.
 func TestRequestTimeout_EndsSlowUploadsAndNoResponses(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -92,7 +90,7 @@ func TestRequestTimeout_EndsSlowUploadsAndNoResponses(t *testing.T) {
 			t.Fatalf("%s: got %s %v, want it to begin first", path, e.answer, e.err)
 		}
 	}
-	// These requests begin later than the two above, so they also time out later.
+	// These requests begin, and time out, later than the two requests above.
 	if got := r.raw(t, "POST /upload HTTP/1.1\r\nHost: a.example\r\nContent-Length: 100\r\n\r\nbegin"); got !=
 		"HTTP/1.1 408 Request Timeout" {
 		t.Errorf(`an upload that stalls: %q, want "HTTP/1.1 408 Request Timeout"`, got)
@@ -166,7 +164,7 @@ func TestTrustedHops_DecideTheClientsAddress(t *testing.T) {
 	}
 }
 
-// A client's UUID stays unchanged, even if Envoy traces the request.
+// With KeepRequestIDs, a client's UUID must stay unchanged, even if Envoy traces the request.
 func TestRequestIDs_AClientsStandsWhereItIsKept(t *testing.T) {
 	t.Parallel()
 	for action, kept := range map[v1alpha1.RequestIDs]bool{
@@ -197,7 +195,7 @@ func TestRequestIDs_AClientsStandsWhereItIsKept(t *testing.T) {
 func TestProxyProtocol_NamesTheClientOnlyWhereItIsAllowed(t *testing.T) {
 	t.Parallel()
 	const header = "PROXY TCP4 192.0.2.7 192.0.2.8 1234 80\r\n"
-	// Status lines with the header, and without.
+	// The values are the status lines with and without the PROXY protocol header.
 	for action, want := range map[v1alpha1.ProxyProtocol][2]string{
 		"":                             {"HTTP/1.1 400 Bad Request", "HTTP/1.1 200 OK"},
 		v1alpha1.ProxyProtocolDisabled: {"HTTP/1.1 400 Bad Request", "HTTP/1.1 200 OK"},

@@ -9,16 +9,16 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// This table of fallbacks runs on the real Envoy: what a client gets if its pool's picker answers,
-// is full, empty, dead or slow.
+// These tests check on a real Envoy which answer a client gets if its pool's picker answers, is
+// full, returns no pick ("empty"), is dead or is slow.
 
-// outcome is where the answer comes from: "picked" (the picked pod), "pod" (any pod of the pool),
-// "spill" (the other pool), or a status.
+// outcome is the answer's source: "picked" (the picked pod), "pod" (any pod of the pool), "spill"
+// (the other pool), or a status.
 type outcome string
 
 var pickers = []string{"answers", "full", "empty", "dead", "slow"}
 
-// ours are the rows for our own picker, in modes None and Buffered.
+// ours has the outcomes with our own picker, for BodyNone and BodyBuffered.
 var ours = []struct {
 	failOpen, spills bool
 	fallback         model.Fallback
@@ -91,13 +91,12 @@ func TestFailureMode_OfOurPickerDecidesWhatFailedPicksGet(t *testing.T) {
 	checkCells(r, cells, a2)
 }
 
-// cell is one cell of the table: a host and its expected outcome.
 type cell struct {
 	name, host string
 	want       outcome
 }
 
-// checkCells tests all cells in parallel, because slow pickers take time.
+// checkCells sends all requests in parallel, because slow pickers take time.
 func checkCells(r *rig, cells []cell, picked *pod) {
 	r.t.Helper()
 	body := []byte(`{"model":"llm","prompt":"hello"}`)
@@ -139,10 +138,10 @@ func checkOutcome(t *testing.T, got answer, want outcome, picked *pod, body []by
 	}
 }
 
-// external are the rows for an external picker in FULL_DUPLEX_STREAMED. There Envoy cannot ignore
-// an immediate response. So a pool that spills is behind its own hop, and a 429 or 503 of the hop
-// moves the request on. Only the user's timeout ends a request with a slow picker, or moves it on.
-// A lost picker's endpoint is Unhealthy, so Envoy does not call the picker even if it would answer.
+// external has the outcomes with an external picker in FULL_DUPLEX_STREAMED, in which Envoy cannot
+// ignore an immediate response. So a pool that spills is behind its own hop (internal listener),
+// and Envoy retries a hop's 429 or 503 at the next hop. With a slow picker, only the user's timeout
+// ends an attempt. A "lost" picker's endpoint is Unhealthy, so Envoy does not call the picker.
 var external = []struct {
 	failOpen, spills bool
 	fallback         model.Fallback
@@ -170,7 +169,7 @@ var external = []struct {
 	},
 }
 
-// Pickers that only acknowledge bodies behave in the same way.
+// Pickers that do not send bodies back (BodyWhole) must have the same outcomes as in BodyDuplex.
 func TestFailureMode_OfExternalPickersDecidesWhatFailedPicksGet(t *testing.T) {
 	t.Parallel()
 	t.Run("duplex", func(t *testing.T) { externalFailures(t, model.BodyDuplex) })
@@ -223,7 +222,8 @@ func externalFailures(t *testing.T, body model.BodyMode) {
 	checkCells(r, cells, a2)
 }
 
-// behindHop puts a backend behind its own hop. Requests may move on to the hops in next.
+// behindHop puts a backend behind its own hop. Envoy retries its failed requests at the hops in
+// next.
 func (r *rig) behindHop(name string, backend model.WeightedBackend, next ...model.HopID) model.WeightedBackend {
 	r.t.Helper()
 	own := model.HopTo("InferencePool", "ns", name)

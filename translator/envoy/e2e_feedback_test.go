@@ -66,7 +66,7 @@ func (f *feedback) find(path string) map[string]entry {
 type collector struct {
 	collectorv1.UnimplementedTraceServiceServer
 	mu    sync.Mutex
-	spans []string // "name of service/name of span"
+	spans []string // "SERVICE/SPAN"
 }
 
 func (c *collector) Export(_ context.Context, req *collectorv1.ExportTraceServiceRequest) (
@@ -144,8 +144,8 @@ func TestAccessLog_ReportsPicksToThePickerAndToFiles(t *testing.T) {
 		ours.GetFields()["lease"].GetStringValue() != "lease of "+a.address.String() {
 		t.Errorf("the entry of a pick: got %v, want the served address, and its lease", e)
 	}
-	// The hop's pick has the log name of hops. The edge's call returned no pick, so it has no
-	// entry.
+	// The hop's pick is logged with the log name of hops. The edge's call returned no pick, so the
+	// edge logs no entry.
 	r.envoy.Wait("the spilled pick came back", func() bool { return len(f.find("/spilled")) == 1 })
 	spilled := f.find("/spilled")[model.HopListener].GetCommonProperties().GetMetadata().GetFilterMetadata()["envoy.lb"]
 	if spilled.GetFields()[servedKey].GetStringValue() != b1.address.String() {
@@ -165,7 +165,8 @@ func TestAccessLog_ReportsPicksToThePickerAndToFiles(t *testing.T) {
 	})
 }
 
-// The picker counts a request as long as Envoy logs it, at the endpoint that serves it.
+// Envoy must log a request in flight periodically, with its lease and the endpoint that serves it,
+// because the picker counts the request only while it is logged.
 func TestAccessLog_RenewsRequestInFlightAtEndpointThatServesIt(t *testing.T) {
 	t.Parallel()
 	arrived, release := make(chan struct{}, 1), make(chan struct{})
@@ -213,8 +214,7 @@ func TestAccessLog_RenewsRequestInFlightAtEndpointThatServesIt(t *testing.T) {
 			data["penstock"].GetFields()["lease"].GetStringValue() == "" {
 			t.Errorf("the entry of a request in flight: got %v, want %s and a lease", e, slow.address)
 		}
-		// From these times the picker derives a server's prefill rate, and which prompts are
-		// unread.
+		// From these times, the picker computes a server's prefill rate and its unread prompts.
 		common := e.GetCommonProperties()
 		sent, headers := common.GetTimeToLastUpstreamTxByte().AsDuration(),
 			common.GetTimeToFirstUpstreamRxByte().AsDuration()

@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// External authorization fills an empty composite filter, so it changes only a route. A change of
-// the filter list would end every stream of the gateway.
+// External authorization must change only a route, which fills an empty composite filter. A change
+// of the filter list would end every stream of the gateway.
 func TestFilters_AuthenticationOnOneHostKeepsTheListener(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, closedPort(t))

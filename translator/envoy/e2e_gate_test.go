@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// gateServer is an authorization service. The name of the first policy selects its fault.
+// gateServer is an authorization service. The name of the first policy selects its faulty answer.
 type gateServer struct{ t *testing.T }
 
 func (g gateServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -117,7 +117,6 @@ func frame(message []byte) string {
 
 var gateCluster = model.Cluster{Name: model.OurGate, Protocol: model.GRPC, Own: true}
 
-// gatedHost adds a host with two routes. One of them has gates.
 func (r *rig) gatedHost(host string, gates ...string) {
 	r.t.Helper()
 	action := &model.Action{Forward: &model.Forward{
@@ -132,8 +131,7 @@ func (r *rig) gatedHost(host string, gates ...string) {
 	r.hosts = append(r.hosts, vh)
 }
 
-// Whatever the service answers, and even without an answer, a request passes only if each policy
-// has decided.
+// A request must pass only if the service's answer has a decision of each policy.
 func TestGate_FailsClosed(t *testing.T) {
 	t.Parallel()
 	a := startPod(t, "a", 200)
@@ -174,7 +172,7 @@ func TestGate_FailsClosed(t *testing.T) {
 
 func hostOf(fault string) string { return strings.ReplaceAll(fault, " ", "-") }
 
-// silentServer is a frozen process: its kernel accepts connections, but nothing answers.
+// silentServer acts like a frozen process: it accepts connections, and never answers.
 type silentServer struct{ calls atomic.Int64 }
 
 func (s *silentServer) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
@@ -182,7 +180,6 @@ func (s *silentServer) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 }
 
-// A frozen server makes no request fail, and only few requests wait for it.
 func TestGate_FrozenServerIsEjected(t *testing.T) {
 	t.Parallel()
 	const requests = 150
@@ -200,8 +197,8 @@ func TestGate_FrozenServerIsEjected(t *testing.T) {
 			t.Errorf("request %d: got %s, want 200", i, got)
 		}
 	}
-	// This allows about two calls a second. Without ejection, every second request would call the
-	// server.
+	// The limit is about two calls per second. Without ejection, half of all requests would call
+	// the frozen server.
 	seconds := int64(time.Since(begin) / time.Second)
 	if n := frozen.calls.Load(); n == 0 || n > min(4+4*seconds, requests/3) {
 		t.Errorf("of %d requests in %d s, %d calls wait for the frozen server, want about two a second, and one at "+

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// All hops share a listener. Only the endpoint determines a request's hop. Host stays the client's
-// through any number of hops, and neither a client nor a pod can select or detect a hop.
+// All hops (forwards to other pools) share an internal listener. Only Envoy's chosen endpoint may
+// select the hop: a client's header must not. Host must stay the client's through all hops.
 func TestHop_ClientNamesNoneAndHostIsItsOwn(t *testing.T) {
 	t.Parallel()
 	full, good := startPod(t, "full", 503), startPod(t, "good", 200)
@@ -61,8 +61,8 @@ func TestHop_ClientNamesNoneAndHostIsItsOwn(t *testing.T) {
 	}
 }
 
-// A hop's endpoints and routes arrive separately. If a request's hop does not exist yet, or no
-// longer, the request goes to the next hop.
+// A hop's endpoint and its route arrive separately. If the route is missing, a request must go to
+// the next hop.
 func TestHop_ThatIsNotThereSendsRequestsOn(t *testing.T) {
 	t.Parallel()
 	good := startPod(t, "good", 200)

@@ -6,9 +6,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Each request to an exporting cluster of an import is logged exactly once, with or without a hop,
-// with the data that evaluates it. Requests with a lease are in the log of leases, others in a
-// separate log. Requests to other backends, and a hop to several clusters, are not logged there.
+// Each request to an exporting cluster of an import must be logged exactly once, with or without a
+// hop. Requests with a lease are in the log of leases, others in the log for members. Requests to
+// other backends must not be logged there.
 func TestAccessLog_ReportsEachRequestToAnExportingCluster(t *testing.T) {
 	t.Parallel()
 	missing, well := startPod(t, "missing", 404), startPod(t, "well", 200)
@@ -62,7 +62,7 @@ func TestAccessLog_ReportsEachRequestToAnExportingCluster(t *testing.T) {
 		{"ns/gw", "picked", "ns/chat@picked", picked.String(), "via_upstream", "picked", 200, false},
 	}
 	r.envoy.Wait("all are reported", func() bool { return len(list()) >= len(want) })
-	// A duplicate would be logged before the entry of this request.
+	// A duplicate entry would arrive before the entry of this request.
 	r.post(t, "direct", []byte("{}"))
 	r.envoy.Wait("the last one is reported", func() bool { return list()[want[0]] == 2 })
 	for _, w := range want {

@@ -47,7 +47,8 @@ func TestRequestMirror_GetsItsShareAndDelaysNothing(t *testing.T) {
 	}
 }
 
-// Envoy has most filters only for whole routes, but users set filters on single backends.
+// A backend's own filters must apply only to its requests, although Envoy has most filters only for
+// whole routes.
 func TestBackendRefFilters_ApplyToThatBackendAlone(t *testing.T) {
 	t.Parallel()
 	a, b, copies := startPod(t, "a", 200), startPod(t, "b", 200), startPod(t, "copies", 200)

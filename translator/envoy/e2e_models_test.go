@@ -13,8 +13,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// modelRig routes model "one" to pool one, and "two" to pool two. All other models go to a Service
-// that shows the model.
+// modelRig routes model "one" to pool one, model "two" to pool two, and other models to a Service.
 func modelRig(t *testing.T) *rig {
 	t.Helper()
 	one, two, any := startPod(t, "one", 200), startPod(t, "two", 200), startPod(t, "any", 200)
@@ -92,8 +91,8 @@ func TestModelRouting_FollowsTheModelInTheBody(t *testing.T) {
 	}
 }
 
-// hostile returns bodies whose scan would occupy a worker thread for long. None has a model within
-// the limit of the scan's work.
+// hostile returns bodies whose scan would occupy a worker thread for long. The scan reaches its
+// work limit before it finds the model.
 func hostile() map[string]string {
 	const size = maxBody - 100
 	fill := func(start, part, end string) string {
@@ -144,7 +143,7 @@ func openAIError(body, code string) bool {
 		answer.Error.Code == code
 }
 
-// The messages may precede the model: openai-python sends them first.
+// The model must be found after large messages, because openai-python sends the messages first.
 func TestModelRouting_LargeMessagesMayStandBeforeTheModel(t *testing.T) {
 	t.Parallel()
 	r := modelRig(t)
@@ -166,8 +165,8 @@ func TestModelRouting_LargeMessagesMayStandBeforeTheModel(t *testing.T) {
 	}
 }
 
-// A route without a model match streams, and receives incomplete bodies, unless an earlier route
-// might take the request once its model is known.
+// Envoy must not buffer bodies for a route without a model match, except if an earlier route
+// matches the same requests with a model.
 func TestModelRouting_OtherRoutesDoNotHoldBodies(t *testing.T) {
 	t.Parallel()
 	one, files := startPod(t, "one", 200), startPod(t, "files", 200)
@@ -281,7 +280,7 @@ func TestModelRouting_ReadsTheModelAsAJSONParserDoes(t *testing.T) {
 			body, _ = json.MarshalIndent(doc, " ", "\t")
 		}
 		want, _ := doc["model"].(string)
-		want = strings.TrimSpace(want) // header values are trimmed, too
+		want = strings.TrimSpace(want) // header values are trimmed
 		got := r.post(t, "models", body)
 		if seen := got.header.Get("Echo-X-Gateway-Model-Name"); seen != want && want != "one" && want != "two" {
 			t.Fatalf("%s: the route saw model %q, want %q (%s)", body, seen, want, got)

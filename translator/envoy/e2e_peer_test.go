@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// gatewayOf returns a certificate for a cluster's Gateways. Its authority may be another cluster's.
+// gatewayOf returns a certificate with a SPIFFE ID, which may be of another cluster than the CA.
 func (a *authority) gatewayOf(uri string) tls.Certificate {
 	_, _, pair := a.pairs(uri)
 	return pair
@@ -35,8 +35,8 @@ func (a *authority) pairs(uri string) (chain, key []byte, pair tls.Certificate) 
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}})
 }
 
-// peerRig is a peer listener of cluster west. It has two pools: members home and south may use
-// chat, and only south may use code.
+// peerRig has a peer listener of cluster west with two pools. The members home and south may use
+// chat; only south may use code.
 type peerRig struct {
 	*rig
 	west, home, south *authority
@@ -162,8 +162,8 @@ func (r *peerRig) ask(c *tls.Config, authority string, header http.Header) (answ
 	return answer{resp.StatusCode, resp.Header.Get("Pod"), resp.Header, string(body)}, err
 }
 
-// A member that an AccessPolicy denies gets an error with the reason. A member cannot write the
-// reason, and a server's reason does not leave the cluster.
+// A member that an AccessPolicy denies gets a 403 with the reason in the API's error format. A
+// reason header from a member or from a server is removed.
 func TestPeerListener_DeniesMembersInTheFormatOfTheAPI(t *testing.T) {
 	t.Parallel()
 	r := newPeerRig(t)
@@ -191,7 +191,6 @@ func TestPeerListener_DeniesMembersInTheFormatOfTheAPI(t *testing.T) {
 	}
 }
 
-// Members reach exactly the pools that are exported to them. Other clients reach nothing.
 func TestPeerListener_AdmitsMembersToTheirPoolsAlone(t *testing.T) {
 	t.Parallel()
 	r := newPeerRig(t)
@@ -255,8 +254,7 @@ func TestPeerListener_AdmitsMembersToTheirPoolsAlone(t *testing.T) {
 	}
 }
 
-// A pod receives the client's request. Headers that a member, or a client behind it, has forged are
-// removed.
+// A pod receives the client's path, host and headers, without headers that the sender has forged.
 func TestPeerListener_RestoresTheClientsRequestAndStopsHeaders(t *testing.T) {
 	t.Parallel()
 	r := newPeerRig(t)
@@ -278,7 +276,7 @@ func TestPeerListener_RestoresTheClientsRequestAndStopsHeaders(t *testing.T) {
 		t.Errorf(`the pod is asked for %s at %s, want "api.example:8080" and %q`,
 			got.URL.RequestURI(), got.Host, "/v1/chat/completions?x=%2F")
 	}
-	// The headers that the pool's own picker sets reach the server.
+	// The pod receives the picker's endpoint header, and the client's other headers.
 	for name, want := range map[string]string{"X-Gateway-Destination-Endpoint": r.chat.address.String(),
 		"X-Forwarded-For": "192.0.2.9", "X-Request-Id": "one", "Traceparent": forged.Get("Traceparent")} {
 		if value := got.Header.Get(name); value != want {
@@ -295,8 +293,8 @@ func TestPeerListener_RestoresTheClientsRequestAndStopsHeaders(t *testing.T) {
 	}
 }
 
-// An answer to a request that no pod has started is marked for the member. A pod's answer is never
-// marked, whatever headers it has.
+// Penstock-Peer-Refused marks answers to requests that no pod has started. Answers of pods never
+// have the header, even if the pod sets it.
 func TestPeerListener_MarksWhatNoPodHasBegun(t *testing.T) {
 	t.Parallel()
 	r := newPeerRig(t)
@@ -314,8 +312,8 @@ func TestPeerListener_MarksWhatNoPodHasBegun(t *testing.T) {
 	}
 }
 
-// Between two Gateways, the pod receives the client's own host, and the client's answer has none of
-// the members' headers. A gateway that presents another cluster's name gets no request.
+// A request goes through Gateways of two clusters. The pod receives the client's host, and the
+// client receives no Penstock-Peer headers. A gateway with another cluster's name gets no request.
 func TestPeerListener_GatewayOfAMemberUsesIt(t *testing.T) {
 	t.Parallel()
 	r := newPeerRig(t)
@@ -337,11 +335,10 @@ func TestPeerListener_GatewayOfAMemberUsesIt(t *testing.T) {
 	}
 }
 
-// A load balancer that uses the PROXY protocol for clients uses it for members, too, unless members
-// bypass it.
+// If clients must send a PROXY protocol header, members may connect with or without the header.
 func TestPeerListener_AdmitsMembersBehindAProxyProtocol(t *testing.T) {
 	t.Parallel()
-	// newPeerRigOf waits for a member's answer, so that must work without the header.
+	// newPeerRigOf waits for the answer to a request without the header.
 	r := newPeerRigOf(t, model.Edge{ProxyProtocol: v1alpha1.ProxyProtocolRequired})
 	tr := &http.Transport{TLSClientConfig: r.client("home", r.home, chatHost),
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -368,13 +365,12 @@ func TestPeerListener_AdmitsMembersBehindAProxyProtocol(t *testing.T) {
 	}
 }
 
-// caller returns the caller that the picker of pool chat receives. It fails if the pod receives a
-// caller.
+// caller returns the caller that the picker of pool chat receives. The pod must receive no caller.
 func (r *peerRig) caller(t *testing.T, what string, header http.Header, send func(http.Header) (answer, error)) string {
 	t.Helper()
 	var a answer
 	header.Set("X-Test", what)
-	// A busy machine may make the gate too slow.
+	// On a busy machine, the gate may exceed its timeout.
 	r.envoy.Wait(what+" is answered", func() (ok bool) {
 		var err error
 		a, err = send(header)
@@ -397,8 +393,8 @@ func (r *peerRig) caller(t *testing.T, what string, header http.Header, send fun
 	return headers[callerHeader]
 }
 
-// A caller passes from a gated route to another cluster. The peer listener believes only a member
-// whose ClusterSet entry allows it. No client can name a caller.
+// A gated route sends its caller to another cluster. The peer listener accepts a caller only from a
+// member that the ClusterSet trusts, and never from a client.
 func TestPeerListener_BelievesCallersOfMembersThatTheClusterSetBelieves(t *testing.T) {
 	t.Parallel()
 	r := newPeerRig(t)

@@ -26,14 +26,14 @@ import (
 // script is a picker's behaviour for one pool.
 type script struct {
 	endpoints string // the list in the answer; "" for no pick
-	status    int    // status of an immediate response; 0 for none
+	status    int    // HTTP status of an immediate response; 0: no immediate response
 	size      int    // bytes of the immediate response's body; 0: a few words
 	silent    bool   // the picker never answers
 	quits     bool   // the picker ends the call when the body arrives
 	retries   string // value of x-envoy-max-retries
 	duplex    bool   // the picker sends the body back, as FULL_DUPLEX_STREAMED requires
-	// Like lwepp v1.6.0, the picker acknowledges each chunk without sending it back, and picks at
-	// the end.
+	// The picker acknowledges each chunk without sending it back, and picks at the end of the body
+	// (like the reference picker lwepp v1.6.0).
 	plain bool
 }
 
@@ -56,8 +56,8 @@ type picker struct {
 
 const extProcService = "envoy.service.ext_proc.v3.ExternalProcessor"
 
-// startPicker serves until the test ends, with additional services. Unless options has a health
-// service, health checks get SERVING.
+// startPicker serves until the test ends. An option is a grpc.ServerOption or a further service.
+// Without a health service in options, health checks get SERVING.
 func startPicker(t testing.TB, scripts map[string]script, options ...any) *picker {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -135,7 +135,7 @@ func (p *picker) Process(s extprocv3.ExternalProcessor_ProcessServer) error {
 			}
 		}
 		if buffers(req) && a.stream() {
-			return nil // like picker/extproc, because Envoy would buffer the stream
+			return nil // otherwise Envoy would buffer the stream (as picker/extproc does)
 		}
 	}
 }
@@ -144,7 +144,7 @@ func buffers(req *extprocv3.ProcessingRequest) bool {
 	return req.GetProtocolConfig().GetRequestBodyMode() == filterv3.ProcessingMode_BUFFERED
 }
 
-// stream reports whether the request's body may have no foreseeable end.
+// stream reports whether the request's body may be a stream without end.
 func (a *asked) stream() bool {
 	content := a.headers["content-type"]
 	return a.headers["upgrade"] != "" || strings.HasPrefix(content, "application/grpc") ||
@@ -158,7 +158,7 @@ func (sc script) answer(req *extprocv3.ProcessingRequest, a *asked) []*extprocv3
 			a.headers[h.Key] = string(h.RawValue)
 		}
 		if (sc.duplex || sc.plain) && !m.RequestHeaders.EndOfStream {
-			return nil // an external picker first reads the body
+			return nil // an external picker reads the body first
 		}
 		return []*extprocv3.ProcessingResponse{sc.pick()}
 	case *extprocv3.ProcessingRequest_RequestBody:

@@ -7,7 +7,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Envoy itself calls an external picker, and would hold an answer of any size for each request.
 func TestExternalPicker_AnswerOfAnySizeIsNotHeld(t *testing.T) {
 	pod := startPod(t, "a", 200)
 	r := newRig(t, closedPort(t))
@@ -54,8 +53,8 @@ func TestExternalPicker_AnswerOfAnySizeIsNotHeld(t *testing.T) {
 	}
 }
 
-// If an external picker writes the lease of a request that our picker counts, the count must not
-// end.
+// An external picker must not be able to write a lease: it could end our picker's count of another
+// request.
 func TestExternalPicker_SettlesNoRequestOfOurs(t *testing.T) {
 	t.Parallel()
 	pod := startPod(t, "a", 200)

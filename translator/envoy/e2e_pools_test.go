@@ -62,8 +62,7 @@ func TestWeightedBackends_EachHasItsOwnPickerAndUnresolvedAnswer500(t *testing.T
 		})
 	}
 	wg.Wait()
-	// 0.1 is five standard deviations: a fair split practically never fails, a share that is wrong
-	// by much does.
+	// The tolerance of 0.1 is five standard deviations.
 	for who, want := range map[string]float64{"200 a": .25, "200 b": .25, "500 ": .5} {
 		if share := float64(got[who]) / requests; share < want-.1 || share > want+.1 {
 			t.Errorf("%s answered %.2f of the requests, want %.2f: %v", who, share, want, got)
@@ -107,7 +106,7 @@ func TestRetry_WalksThePickersListThenSpills(t *testing.T) {
 			model.Endpoint{Hop: hopC, Later: true})...)
 	r.cluster(model.Cluster{Name: named("strict"), Protocol: model.HTTP1, Fallback: model.FallbackNone},
 		endpoints(good.address, full.address, closed)...)
-	// In a pool that fails open and spills, the picker names the hop.
+	// In a pool that fails open and spills, the picker's answer names the hop.
 	r.cluster(model.Cluster{Name: named("open"), Protocol: model.HTTP1, Fallback: model.FallbackPods, Hops: true},
 		append(endpoints(full.address), model.Endpoint{Hop: hopB}, model.Endpoint{Hop: hopC, Later: true})...)
 	open := map[string]string{"full-then-c": "200 good", "c-alone": "200 good"}
@@ -129,8 +128,8 @@ func TestRetry_WalksThePickersListThenSpills(t *testing.T) {
 		Backends: []model.WeightedBackend{pool("strict", "full-then-good", model.BodyBuffered)},
 		Retry:    &model.Retry{Attempts: 5, Codes: []uint32{503}},
 	})
-	// A rule divides its requests between a pool that spills and a pool behind hops. Each pool's
-	// requests move on differently.
+	// A rule splits its requests between a pool that spills to b and a pool behind hops, whose next
+	// hop is c.
 	r.forward("mixed", backends(
 		spilling(pool("spilling", "full-then-fallback", model.BodyBuffered), hopB),
 		r.behindHop("mixed", pool("strict", "all-full-list-of-one", model.BodyBuffered), hopC, hopB)))
@@ -172,8 +171,8 @@ func (r *rig) serves(t *testing.T, prefix string, want map[string]string) {
 
 func TestHop_NeverSpillsAgain(t *testing.T) {
 	t.Parallel()
-	// Two full pools spill to each other. The client gets the second pool's answer, and each pool
-	// is asked once: on the edge, or in the hop.
+	// Two full pools spill to each other. The client must get the second pool's answer, and no
+	// request may return to the first pool.
 	p := startPicker(t, map[string]script{"a": {status: 503}, "b": {status: 429}})
 	r := newRig(t, p.address)
 	pod := startPod(t, "never", 200)
@@ -200,8 +199,7 @@ func TestHop_NeverSpillsAgain(t *testing.T) {
 	if a := r.post(t, "to-b", []byte("{}")); a.status != 503 || a.pod != "" {
 		t.Errorf("want the second pool's 503, got %s", a)
 	}
-	// Each attempt on the edge asks the other pool's hop once, and no request returns to the first
-	// pool.
+	// Each attempt on the edge calls the other pool's picker at most once.
 	if n := len(p.seen("a")) + len(p.seen("b")); n > 2*(1+1+poolRetries) {
 		t.Errorf("the pickers were asked %d times for two requests, want at most %d", n, 2*(1+1+poolRetries))
 	}
@@ -248,7 +246,7 @@ func TestRequestBody_Of32MiBArrivesAndLargerOnesGet413(t *testing.T) {
 			t.Errorf("%s: one byte too many: got %s, want 413 with body_too_large, and the limit", host, got)
 		}
 	}
-	// If no picker reads the body, its size is unlimited.
+	// If no picker reads the body, its size has no limit.
 	if got := r.post(t, "None", large); got.status != 200 || got.body != digest(large) {
 		t.Errorf("None: one byte more: got %s, want 200 with the digest of the body", got)
 	}

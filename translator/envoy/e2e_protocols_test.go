@@ -50,7 +50,7 @@ func TestAppProtocol_EachServiceGetsItsProtocol(t *testing.T) {
 		if got := r.post(t, host, nil); got.status != 200 || got.pod != want {
 			t.Errorf("%s: got %s, want %s", host, got, want)
 		}
-		// The client's protocol does not matter.
+		// The pod's protocol is the same if the client uses HTTP/2.
 		resp, err := over2.RoundTrip(r.request("GET", host, "/", nil))
 		if err != nil || resp.StatusCode != 200 || resp.ProtoMajor != 2 || resp.Header.Get("Pod") != want {
 			t.Errorf("%s, asked over HTTP/2: got %v %v, want 200, and %s at the pod", host, resp, err, want)
@@ -65,7 +65,6 @@ func at(s *httptest.Server) netip.AddrPort {
 	return netip.MustParseAddrPort(s.Listener.Addr().String())
 }
 
-// The server fails as often as the request demands, and then succeeds.
 func TestRetry_FollowsCodesAndAttempts(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

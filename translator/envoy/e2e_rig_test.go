@@ -59,12 +59,11 @@ func (p *pod) serve(t testing.TB, h http.Handler) *pod {
 	return p
 }
 
-// closedPort returns an address that refuses connections.
 func closedPort(t testing.TB) netip.AddrPort {
 	return netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(envoytest.FreePort(t)))
 }
 
-// rig collects a model, and runs it on the real Envoy.
+// rig collects a model's resources, and runs a real Envoy with them.
 type rig struct {
 	t         *testing.T
 	cfg       Config
@@ -103,7 +102,6 @@ func named(name string) model.ClusterID {
 	return id
 }
 
-// poolNamed returns a pool of namespace ns. The test's picker finds its scripts by the name alone.
 func poolNamed(name string) objectid.Target {
 	if name == "" {
 		return objectid.Target{}

@@ -65,7 +65,7 @@ func TestHTTPRoute_MatchesByItsRules(t *testing.T) {
 		{"wild", "GET", "/", nil, ""}, {"M", "GET", "/", nil, "root"},
 	} {
 		req := r.request(c.method, c.host, c.path, nil)
-		// The path as written, with its dots and slashes.
+		// With Opaque, the client sends the path unchanged, with its dots and slashes.
 		req.URL.Opaque, req.URL.RawQuery = c.path, ""
 		for i := 0; i < len(c.headers); i += 2 {
 			req.Header.Set(c.headers[i], c.headers[i+1])
@@ -247,7 +247,7 @@ func TestTimeouts_EndOnlyLimitedRequests(t *testing.T) {
 	slow := &pod{name: "slow"}
 	slow.serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		slow.hits.Add(1)
-		select { // longer than any timeout of this test
+		select { // 3 s is longer than each timeout of this test
 		case <-req.Context().Done():
 		case <-time.After(3 * time.Second):
 		}

@@ -69,8 +69,8 @@ func TestSessionPersistence_KeepsClientsAtTheirServer(t *testing.T) {
 	}
 }
 
-// session sends n requests of one client. It returns the servers and the first answer. prepare
-// receives the header's value from the answer before.
+// session sends n requests of one client. It returns the servers and the first answer. The argument
+// prepare receives the session header of the previous answer.
 func (r *rig) session(t *testing.T, host string, n int, prepare func(*http.Request, string)) (
 	seen map[string]bool, first answer,
 ) {

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// freezer is a proxy in front of a picker. While frozen it accepts connections and bytes, but
-// answers nothing.
+// freezer is a proxy in front of a picker. After frozen is closed, it accepts connections and
+// bytes, but answers nothing.
 type freezer struct {
 	net.Listener
 	to     netip.AddrPort
@@ -42,7 +42,6 @@ func startFreezer(t *testing.T, to netip.AddrPort) *freezer {
 	return f
 }
 
-// relay ends when either side ends. While frozen, only Envoy can end it.
 func (f *freezer) relay(down net.Conn) {
 	defer func() { _ = down.Close() }()
 	up, err := net.Dial("tcp", f.to.String())
@@ -56,7 +55,6 @@ func (f *freezer) relay(down net.Conn) {
 	back.Wait()
 }
 
-// backward carries answers, and drops them while the picker is frozen.
 type backward struct {
 	*freezer
 	down io.Writer
@@ -71,8 +69,6 @@ func (a backward) Write(b []byte) (int, error) {
 	}
 }
 
-// A frozen picker accepts connections and answers nothing. This must not cost a pick, even in a
-// fail-close pool.
 func TestEndpointPicker_FrozenLosesNoPick(t *testing.T) {
 	pod := startPod(t, "pod", 200)
 	p := startPicker(t, map[string]script{"llm": {endpoints: pod.address.String()}})

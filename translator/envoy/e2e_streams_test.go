@@ -21,16 +21,17 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// A picker must not wait for the end of these requests: in BUFFERED they would never be forwarded.
+// The requests in this file have bodies without a foreseeable end. A picker call that waits for the
+// end (BUFFERED) would never let Envoy forward them.
 
-// streamRig has a host for each body mode that waits, and for each path over hops. All hosts have
-// the same pods.
+// streamRig returns a rig with a host for each body mode that waits for bodies, and for each way
+// over hops. All hosts have the same pods.
 func streamRig(t *testing.T, p model.Protocol, pods ...model.Endpoint) *rig {
 	t.Helper()
 	address := pods[0].Address.String()
 	ours := startPicker(t,
 		map[string]script{"a": {endpoints: address}, "b": {endpoints: address}, "full": {status: 429}})
-	// This picker waits for the body before it picks, as real external pickers do.
+	// Like real external pickers, this picker waits for the body.
 	theirs := startPicker(t, map[string]script{"": {endpoints: address, duplex: true}})
 	r := newRig(t, ours.address)
 	r.cluster(model.Cluster{Name: named("external"), Protocol: model.GRPC, HealthService: extProcService},
@@ -45,7 +46,7 @@ func streamRig(t *testing.T, p model.Protocol, pods ...model.Endpoint) *rig {
 	external.Picker.Cluster = named("external")
 	r.forward("Duplex", backends(external))
 	r.forward("spilled", backends(spilling(pool("hops", "full", model.BodyBuffered), hop)))
-	// Pods with HTTP/2 cannot share a cluster with hops, so they are behind their own hop.
+	// Pods with HTTP/2 cannot share a cluster with hops, so they have their own hop.
 	r.forward("behind", backends(r.behindHop("behind", pool("a", "a", model.BodyBuffered), hop)))
 	r.forward("behind-full", backends(r.behindHop("behind-full", pool("a", "full", model.BodyBuffered), hop)))
 	r.start()
@@ -78,7 +79,7 @@ func echoFrames(w http.ResponseWriter, req *http.Request) {
 	_, _ = io.Copy(conn, rw)
 }
 
-// upgrades checks that words return over a WebSocket one by one.
+// upgrades checks that a WebSocket returns each word before it sends the next word.
 func (r *rig) upgrades(t *testing.T, host string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", r.address())
@@ -105,8 +106,7 @@ func (r *rig) upgrades(t *testing.T, host string) {
 
 func TestGRPC_StreamsReachPoolsWhosePickerReadsBodies(t *testing.T) {
 	t.Parallel()
-	// The model server must be a bidirectional gRPC service, so an ext_proc server stands in for
-	// it.
+	// An ext_proc server stands in for the model server, because ext_proc is bidirectional gRPC.
 	server := startPicker(t, map[string]script{"": {endpoints: "answered"}})
 	r := streamRig(t, model.H2C, endpoints(server.address)...)
 	for _, host := range streamHosts {

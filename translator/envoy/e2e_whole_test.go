@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// The reference picker of the inference extension (v1.6.0) acknowledges each chunk of a body before
-// the headers, and sends no body back. In FULL_DUPLEX_STREAMED, each request with a body would get
-// 503.
+// The inference extension's reference picker (v1.6.0) sends no body back, and acknowledges body
+// chunks before the headers. It must work with BodyWhole: in FULL_DUPLEX_STREAMED, each request
+// with a body would get a 503.
 func TestExternalPicker_ThatKeepsBodiesStillPicks(t *testing.T) {
 	pods := []*pod{startPod(t, "a", 200), startPod(t, "b", 200)}
 	p := startPicker(t, map[string]script{"": {plain: true, endpoints: pods[1].address.String()}})
@@ -55,8 +55,8 @@ func TestExternalPicker_ThatKeepsBodiesStillPicks(t *testing.T) {
 	}
 }
 
-// Of pickers that elect a leader, the followers answer health checks with NOT_SERVING, and would
-// not pick.
+// Among replicas that elect a leader, followers answer health checks with NOT_SERVING and never
+// pick. Envoy must call only the leader.
 func TestExternalPicker_FollowersAreNotAsked(t *testing.T) {
 	pod := startPod(t, "a", 200)
 	leader := startPicker(t, map[string]script{"": {duplex: true, endpoints: pod.address.String()}})

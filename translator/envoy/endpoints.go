@@ -77,7 +77,7 @@ func appendEndpoint(b []byte, e model.Endpoint) ([]byte, error) {
 
 func appendPod(b []byte, e model.Endpoint) []byte {
 	const (
-		endpoint, metadata, weight = 1, 3, 4 // fields of LbEndpoint
+		endpoint, metadata, weight = 1, 3, 4 // field numbers of LbEndpoint
 		address                    = 1       // of Endpoint
 		socket                     = 1       // of Address
 		ip, port                   = 2, 3    // of SocketAddress
@@ -103,8 +103,8 @@ var podMetadata = func() []byte {
 	return body
 }()
 
-// AddEndpoints adds the pods that a pool's encoded endpoints lack. It adds none if a
-// BackendTLSPolicy without a valid CA certificate has closed the cluster.
+// AddEndpoints adds pods that are missing from a pool's encoded endpoints. If a BackendTLSPolicy
+// without a valid CA certificate has closed the cluster, AddEndpoints adds nothing.
 func AddEndpoints(cluster, endpoints *resource.Resource, pods []netip.AddrPort) (*resource.Resource, error) {
 	c, load := &clusterv3.Cluster{}, &endpointv3.ClusterLoadAssignment{}
 	if err := errors.Join(proto.Unmarshal(cluster.Body(), c), proto.Unmarshal(endpoints.Body(), load)); err != nil {
@@ -176,8 +176,8 @@ func AddFormer(endpoints, before *resource.Resource) (with *resource.Resource, r
 const maxDraining = 1024
 
 // AddDraining adds a datagram cluster's previous endpoints as draining, so that pending answers
-// still arrive. The result `drains` reports whether an endpoint begins to drain now. If a cluster
-// has no new endpoints, AddDraining adds none.
+// still arrive. If the cluster has no new endpoints, AddDraining adds nothing. The result `drains`
+// reports whether an endpoint begins to drain now.
 func AddDraining(endpoints, before *resource.Resource) (with *resource.Resource, drains bool, err error) {
 	load, former := &endpointv3.ClusterLoadAssignment{}, &endpointv3.ClusterLoadAssignment{}
 	if err := errors.Join(proto.Unmarshal(endpoints.Body(), load), proto.Unmarshal(before.Body(), former)); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Pods are encoded without messages. Envoy must read the same as from messages.
+// Endpoints encodes pods without protobuf messages. The bytes must decode to the same messages.
 func TestEndpoints_HandEncodingEqualsTheMessages(t *testing.T) {
 	a := &model.Assignment{Cluster: named("pool/ns/p"), Endpoints: []model.Endpoint{
 		{Address: netip.MustParseAddrPort("10.0.0.1:80")},

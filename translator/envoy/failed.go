@@ -20,12 +20,12 @@ import (
 )
 
 const (
-	// The value of metaFailed is the address of the server whose answer is a failure.
+	// metaFailed's value is the address of the server that answered with a failure.
 	metaFailed = "x-penstock-failed"
-	// With deadMark, our picker reports a dead server (extproc.HeaderDead): the request is then
-	// retried elsewhere.
+	// deadMark is a response header (extproc.HeaderDead). Our picker sets it if the server is dead,
+	// and Envoy retries the request at another server.
 	deadMark = "penstock-server-dead"
-	// failedTimeout exceeds our picker's wait for a server (liveness.Checker).
+	// failedTimeout exceeds the time that our picker waits for a server (liveness.Checker).
 	failedTimeout = 3 * time.Second
 
 	filterFailed   = "failed"
@@ -33,7 +33,7 @@ const (
 )
 
 // When a picked server answers 500 or 503, an upstream filter asks our picker whether the server is
-// dead. The filter is in the listener, because one in each cluster would cost memory.
+// dead. The router has the filter: a filter in each cluster would take more memory.
 func (b *builder) router() *routerv3.Router {
 	return &routerv3.Router{UpstreamHttpFilters: append(b.ofServers(), b.upstreamCodec())}
 }
@@ -41,7 +41,7 @@ func (b *builder) router() *routerv3.Router {
 func (b *builder) ofServers() []*hcmv3.HttpFilter {
 	return []*hcmv3.HttpFilter{
 		b.httpFilter(filterFailed, b.failed()),
-		// Responses pass these filters from last to first, so a server's own mark is removed.
+		// Responses pass filters from last to first, so this removes only a mark by the server.
 		b.httpFilter(filterUnmarked, &headersv3.HeaderMutation{Mutations: &headersv3.Mutations{
 			ResponseMutations: []*mutationv3.HeaderMutation{removeHeader(deadMark)},
 		}}),

@@ -25,25 +25,25 @@ const (
 	filterCORS        = "cors"
 	filterGate        = "gate"
 	filterAuthz       = "ext-authz" // a user's ext_authz service
-	filterRBAC        = "rbac"      // also the lock of gated routes
+	filterRBAC        = "rbac"      // for peers, and on gated routes (gated)
 	filterWatch       = "watch"
 	filterRateLimit   = "local-rate-limit"
 	filterSession     = "stateful-session"
 	filterHeaders     = "header-mutation"
 	filterMetadata    = "metadata"
-	filterPicker      = "picker"       // its 503 or 429 is the client's answer
-	filterSpillPicker = "picker-spill" // its 503 or 429 counts as "no pick"
+	filterPicker      = "picker"       // the client gets its 503 or 429
+	filterSpillPicker = "picker-spill" // its 503 or 429 means "no pick"
 	filterTokenUsage  = "token-usage"
 	filterRouter      = "router"
 )
 
 // httpFilters returns the fixed filter list. No filter is disabled: Envoy builds a stream's filters
-// from the first route, so a disabled filter would stay out when the model scanner's
-// clearRouteCache selects another route.
+// from the first route, so a disabled filter would stay out when the model scan's clearRouteCache
+// selects another route.
 //
-// External authorization has no configuration without effect, and the filter of token usage logs a
-// warning wherever it is configured. So both are composite filters, into which a route puts the
-// filter. An empty composite lets requests pass, so the gates are not composite filters.
+// External authorization has no neutral configuration, and the token usage filter logs a warning
+// wherever it is configured. So their places have composite filters, which routes fill. An empty
+// composite lets requests pass, so the gates are not composites.
 func (b *builder) httpFilters(uploads int64,
 	headers *headersv3.HeaderMutation) []*hcmv3.HttpFilter {
 	return []*hcmv3.HttpFilter{
@@ -76,7 +76,8 @@ func metadataOptions(sees, writes []string) *extprocv3.MetadataOptions {
 	}
 }
 
-// With access to our picker's namespace, external pickers could end other pools' requests.
+// External pickers get no access to our picker's namespace, with which they could end other pools'
+// requests.
 func callMetadata(p *model.PickerCall, ours bool) *extprocv3.MetadataOptions {
 	names, subset := namesOf(p), p.Subset != nil && p.Cluster.External()
 	if ours && names == model.ProtocolNames() && !subset {
@@ -99,9 +100,8 @@ func namesOf(p *model.PickerCall) model.PickerNames {
 	return *p.Names
 }
 
-// The filter calls no picker until a weighted cluster names one (pickerOverride). If that picker
-// fails, the filter lets the request pass, and without a pick the cluster's fallback decides
-// (docs/envoy.md, "Calls to pickers").
+// The filter calls a picker only if the weighted cluster names a picker (pickerOverride). If the
+// picker fails, the cluster's fallback chooses the endpoint (docs/envoy.md, "Calls to pickers").
 func (b *builder) picker(spills bool) *extprocv3.ExternalProcessor {
 	return &extprocv3.ExternalProcessor{
 		GrpcService:      b.grpc(model.OurPicker),

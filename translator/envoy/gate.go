@@ -23,11 +23,11 @@ const (
 	// Envoy reads the limit of one try from the retry policy's max_interval. With 10 ms, a server's
 	// pause of 30 ms causes a 503. With 60 ms, no request fails while one of two servers is frozen.
 	gateTryTimeout = 60 * time.Millisecond
-	// gateWaitTimeout replaces both with Config.Waits. A folder of 5,000 routes is read and
-	// translated in 2 s, on a busy machine in 6 s.
+	// gateWaitTimeout replaces both if Config.Waits is set. A new program translates a folder of
+	// 5,000 routes in 2 s, on a busy machine in 6 s.
 	gateWaitTimeout = 10 * time.Second
-	// The time of a try starts once its connection is open, so one host that drops SYNs would use
-	// up gateTimeout. TLS handshakes take longer on a busy machine.
+	// gateTryTimeout starts once the connection is open. Without a connect timeout, a host that
+	// drops SYNs would use up gateTimeout. TLS handshakes take longer on a busy machine.
 	gateConnectTimeout, gateTLSTimeout = 50 * time.Millisecond, 150 * time.Millisecond
 )
 
@@ -35,13 +35,13 @@ const (
 const (
 	metaStage       = "x-penstock-stage"
 	gatePolicies    = "policies" // value: model.Route.Gates, comma-separated
-	gatePools       = "pools"    // model.Route.Reaches; absent while the route is unknown
+	gatePools       = "pools"    // model.Route.Reaches, comma-separated; absent while the route is unknown
 	gateLists       = "lists"
-	gateAny         = "any"              // set before the route is known: one policy suffices
-	gateFinal       = "final"            // set if the early answer may be the only one
-	gateWatch       = "watch"            // set if the answer has grantMetadata
+	gateAny         = "any"              // set while the route is unknown: one policy suffices
+	gateFinal       = "final"            // set if an early call may replace the late call
+	gateWatch       = "watch"            // set if the answer must have grantMetadata
 	modelHeader     = "x-penstock-model" // ModelHeader, if all servers read the same model
-	keysHeader      = "x-penstock-keys"  // read by requests for the list of models
+	keysHeader      = "x-penstock-keys"  // restricted keys of a request for the list of models
 	callerHeader    = "x-penstock-caller"
 	groupsHeader    = "x-penstock-groups"
 	gateMetadata    = "envoy.filters.http.ext_authz"
@@ -51,28 +51,26 @@ const (
 	keysMetadata    = "keys"
 	vouchMetadata   = "vouch" // groupsHeader
 	finalMetadata   = "final"
-	grantMetadata   = "grant" // read by calls that watch the request
+	grantMetadata   = "grant" // sent in calls that watch the request (metaWatch)
 )
 
-// stageHeaders are headers that only filters and pickers of the edge read: the router removes them.
-// gatedHeaders are also for pickers behind hops (hopsCaller).
+// stageHeaders are only for filters and pickers of the edge: the router removes them. gatedHeaders
+// are also for pickers behind hops (hopsCaller).
 var (
 	stageHeaders = []string{chunkedHeader, modelHeader}
 	gatedHeaders = []string{callerHeader, keysHeader, groupsHeader}
-	// gatedMetadata has the values of gatedHeaders.
+	// gatedMetadata has the metadata keys of the values of gatedHeaders.
 	gatedMetadata = []string{callerMetadata, keysMetadata, vouchMetadata}
 )
 
-// gateHeaders are all headers that the service reads. It also reads method and path.
+// gateHeaders are the headers that the authorization service receives, besides method and path.
 var gateHeaders = []string{"authorization", "x-api-key", "api-key", "content-type", modelHeader,
 	"access-control-request-method", "origin", "content-length", chunkedHeader, "upgrade"}
 
-// gate asks our authorization service, which answers from headers alone, and fails closed. Every
-// route configuration switches it off (ungated), and gated routes switch it on: if a switch is
-// forgotten, the gate denies. HttpFilter.disabled cannot replace ungated: after a script's
-// clearRouteCache, requests would pass a gated route. Routes of a release without gates would not
-// switch it off, so route configurations have other names since (model.RoutesName). The early gate
-// precedes all filters that wait for a body.
+// gate calls our authorization service, which decides by headers alone. The filter fails closed:
+// each route configuration disables it (ungated), and routes with AccessPolicies enable it again.
+// HttpFilter.disabled cannot replace ungated: after a script's clearRouteCache, requests would pass
+// a gated route. The early gate precedes all filters that wait for a body.
 func (b *builder) gate(early bool) *authzv3.ExtAuthz {
 	stage, prefix := "late", "gate"
 	if early {
@@ -131,9 +129,9 @@ func (b *builder) asks(extensions map[string]string) *anypb.Any {
 	}})
 }
 
-// gated enables the gate and its lock. The lock requires an answer in which each policy of g let
-// the request in. If there were no lock, requests would pass after an empty answer, and in a
-// listener that has no gate.
+// gated enables the gate, and an RBAC filter that requires an answer in which each policy of g
+// allowed the request. Without the RBAC filter, requests would pass after an empty answer, and in a
+// listener without gates.
 func (b *builder) gated(to *map[string]*anypb.Any, g gateOf) {
 	if len(g.policies) == 0 {
 		return
@@ -196,9 +194,9 @@ func gatedAlike(vh *model.VirtualHost) bool {
 	})
 }
 
-// gateScan adds a check before Envoy reads the body to find the route. It requires the policies
-// that all routes of the host share. If they share none, the request must satisfy one of all
-// policies; the route's own gate requires the rest.
+// gateScan authorizes requests before Envoy reads the body to find the route. It requires the
+// policies that all routes of the host share, or else any one policy of a route. The route's own
+// gate requires the rest.
 func (b *builder) gateScan(vh *model.VirtualHost, scan *routev3.Route) {
 	extensions := map[string]string{gatePolicies: strings.Join(vh.Gates, ",")}
 	switch {
@@ -222,7 +220,7 @@ func (b *builder) gateScan(vh *model.VirtualHost, scan *routev3.Route) {
 	put(&scan.TypedPerFilterConfig, filterGateEarly, b.asks(extensions))
 }
 
-// gateWait asks before a route's own script holds a body.
+// gateWait authorizes requests before a route's script buffers the body.
 func (b *builder) gateWait(r *model.Route, route *routev3.Route) {
 	script := route.TypedPerFilterConfig[filterScripts]
 	if len(r.Gates) == 0 || script == nil || !proto.Equal(script, b.script(waitCode)) {
@@ -237,8 +235,8 @@ func (b *builder) gateWait(r *model.Route, route *routev3.Route) {
 	put(&route.TypedPerFilterConfig, filterGateEarly, b.asks(extensions))
 }
 
-// If our picker answers a route's requests for the list of models, lists returns true. The answer
-// has only the models that a key may use. If the picker fails, a server answers with its own list.
+// lists reports whether our picker answers a route's requests for the list of models. Its answer
+// has only the models that the caller may use. If the picker fails, a server answers with its list.
 func lists(r *model.Route, route *routev3.Route) bool {
 	f := r.Action.Forward
 	elsewhere := func(p model.PathChange) bool {
@@ -266,7 +264,7 @@ func reachesAny(vh *model.VirtualHost) (all []string) {
 	return slices.Compact(all)
 }
 
-// Clients that the route's gates deny must not learn the names of its models.
+// hidden reports whether some of the host's clients must not learn the route's models.
 func hidden(vh *model.VirtualHost, r *model.Route) bool {
 	return r.Action.Auth != nil || !slices.Equal(r.Gates, vh.Gates)
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// world is the model in a golden file. The file uses the names of the fields.
+// world is the model in a golden file, as YAML.
 type world struct {
 	Config      Config
 	Ports       []model.Port
@@ -91,8 +91,8 @@ func hopRoutes(hops ...model.Hop) (*resource.Resource, error) {
 	return HopRoutes(block)
 }
 
-// TestEnvoy_Golden compares the model with Envoy's resources in the same file.
-// PENSTOCK_GOLDEN=rewrite rewrites the file.
+// Each file has a model and its expected Envoy resources. PENSTOCK_GOLDEN=rewrite rewrites the
+// file.
 func TestEnvoy_Golden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {

@@ -15,20 +15,20 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// If half of a connection's 500 requests are cancelled before an answer, Envoy closes the
-// connection (overload.premature_reset_total_stream_count); over HTTP/2 this would end other
-// clients' streams.
+// hopRequests limits the requests of a connection to a hop. If half of 500 requests are cancelled
+// before an answer, Envoy closes the connection (overload.premature_reset_total_stream_count). Over
+// HTTP/2, this would end other clients' streams.
 const hopRequests = 100
 
-// The value of hopHeader is the ID of the endpoint that Envoy chose, so clients, pickers and
-// retries cannot change it, and Host stays the client's.
+// hopHeader has the ID of the endpoint that Envoy chose, and selects the hop's virtual host.
+// Clients and pickers cannot change it, and Host stays the client's.
 const hopHeader = peerHeaders + "hop"
 
-// A hop has only these filters, because each takes some microseconds for each request.
+// A hop has only these filters, because each filter takes some microseconds per request.
 var hopFilters = []string{filterScripts, filterHeaders, filterMetadata, filterPicker, filterTokenUsage, filterRouter}
 
-// HopListener encodes the internal listener of all hops of a Gateway. Hops come and go without
-// changing it.
+// HopListener encodes the internal listener of all hops of a Gateway. A hop forwards requests to
+// another pool or cluster. New hops do not change the listener.
 func HopListener(cfg Config, owners []report.Ref) (*resource.Resource, error) {
 	b, name := &builder{}, model.HopListener
 	m := b.manager(cfg, name, name, model.DefaultRequestTimeout, 0,
@@ -60,8 +60,8 @@ func HopListener(cfg Config, owners []report.Ref) (*resource.Resource, error) {
 	return b.resource(resource.Listener, l.Name, l, owners)
 }
 
-// HopHost encodes a hop's virtual host. If its backends cannot take gRPC requests, these requests
-// go to another hop.
+// HopHost encodes a hop's virtual host. If its backends take no gRPC, gRPC requests get a 503, and
+// Envoy retries them at another hop.
 func HopHost(h model.Hop) (*Encoded, error) {
 	name := h.Name.String()
 	all := model.Match{PathKind: model.PathPrefix, Path: "/"}
@@ -79,7 +79,7 @@ func HopHost(h model.Hop) (*Encoded, error) {
 	if err != nil {
 		return nil, err
 	}
-	// VirtualHost is the last type, so Refs stay sorted.
+	// resource.VirtualHost sorts last, so Refs stay sorted.
 	host.Refs = append(host.Refs, resource.Ref{Type: resource.VirtualHost, Name: name})
 	return host, nil
 }

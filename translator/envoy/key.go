@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// The token belongs to the cluster, so that a new secret does not change the filters that call the
+// The cluster's upstream filters add the token, so a new secret changes no filter that calls the
 // cluster.
 func (b *builder) carry(secret string) []*hcmv3.HttpFilter {
 	return []*hcmv3.HttpFilter{b.inject(secret, authorization), b.upstreamCodec()}
@@ -29,9 +29,8 @@ func (b *builder) inject(secret, header string) *hcmv3.HttpFilter {
 	})
 }
 
-// credential has the upstream filters of a cluster whose model servers require a key. They replace
-// the router's upstream filters, so they include these. A request passes the filters in this order:
-// only the codec follows the credential.
+// credential returns the upstream filters of a cluster whose model servers require a key. They
+// replace the router's upstream filters, so they include ofServers.
 func (b *builder) credential(c *model.Credential) []*hcmv3.HttpFilter {
 	var remove []*mutationv3.HeaderMutation
 	for _, name := range []string{authorization, "x-api-key", "api-key"} {

@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Listener encodes a TCP port of a Gateway. A changed field of the listener itself ends every
-// stream of the port, so no field depends on routes.
+// Listener encodes a TCP port of a Gateway. A change outside filter chains ends every stream of the
+// port, so no field depends on routes.
 func Listener(cfg Config, p model.Port) (*resource.Resource, error) {
 	if len(p.Addresses) == 0 || len(p.Chains)+len(p.Streams) == 0 {
 		return nil, fmt.Errorf("port %d of Gateway %s has no address or no chain", p.Number, p.Gateway)
@@ -75,7 +75,7 @@ func (b *builder) listenerFilter(name string, config proto.Message) *listenerv3.
 	}
 }
 
-// Envoy drains a named filter chain alone if only this chain changes.
+// If one named filter chain changes, Envoy drains only that chain.
 func (b *builder) chain(cfg Config, p model.Port, c model.Chain) *listenerv3.FilterChain {
 	fc := &listenerv3.FilterChain{
 		Name: c.Name, Filters: b.only("hcm", b.edge(cfg, p, c)),

@@ -53,8 +53,8 @@ var otherReasons = []localError{
 
 const otherReason = "unavailable"
 
-// If the evaluation of a condition fails, the condition is false. Only requests to an API get its
-// error format: gRPC has its own format.
+// If the evaluation of a condition fails, the condition is false. Only API requests get an API's
+// error format; gRPC has its own format.
 const (
 	isError     = "response.code >= 400 && !('" + headerReason + "' in response.headers)"
 	isAPI       = "request.url_path.contains('/v1/') && !(" + isGRPC + ")"

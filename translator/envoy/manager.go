@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Penstock's clusters follow the pick in metadata, which clients cannot set. The header is removed:
-// otherwise pods and pickers would receive a client's header.
+// Penstock's clusters follow the pick in metadata, which clients cannot set. Listeners remove this
+// header, so that pods and pickers receive no client's header.
 const endpointHeader = "x-gateway-destination-endpoint"
 
 const peerHeaders = "penstock-peer-"
@@ -31,13 +31,12 @@ var (
 		removeHeader(endpointHeader), removeHeader(ModelHeader), removePrefix("x-penstock-"), removePrefix(peerHeaders),
 		noteChunked(),
 	}, routingHeaders())
-	hopHeaders = append(routingHeaders(), removeHeader(endpointHeader))
-	// mirrorHeaders removes headers from mirrored requests.
+	hopHeaders    = append(routingHeaders(), removeHeader(endpointHeader))
 	mirrorHeaders = append(slices.Clip(hopHeaders), removePrefix(peerHeaders), removePrefix("x-penstock-"))
 )
 
-// With these headers a client could make a server send a request to any address, or read another
-// client's prompt.
+// With these headers, a client could make a server send a request to any address, or could read
+// another client's prompt.
 func routingHeaders() (out []*mutationv3.HeaderMutation) {
 	for _, name := range endpointpicker.RoutingHeaders() {
 		out = append(out, removeHeader(name))
@@ -49,7 +48,7 @@ func (b *builder) manager(cfg Config, owner, name string, requestTimeout time.Du
 	headers *headersv3.HeaderMutation) *hcmv3.HttpConnectionManager {
 	b.waits = cfg.Waits
 	routes := name
-	if name != model.HopListener { // hops have no gates
+	if name != model.HopListener { // RoutesName is for listeners with gates
 		routes = model.RoutesName(name)
 	}
 	return &hcmv3.HttpConnectionManager{

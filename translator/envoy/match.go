@@ -64,7 +64,7 @@ func routeMatch(m model.Match) *routev3.RouteMatch {
 	return rm
 }
 
-// The specification ignores trailing slashes of a prefix.
+// HTTPRouteMatch ignores trailing slashes of a prefix.
 func elements(prefix string) string { return strings.TrimRight(prefix, "/") }
 
 // Only the first match of a repeated name counts (HTTPRouteMatch).

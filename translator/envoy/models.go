@@ -11,10 +11,10 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// modelsRoute leads requests for the list of models to our picker. It is nil if the main route also
-// does so and no pool spills: if a pool spills, Envoy ignores the picker's answer there. Services
-// keep their share of these requests, because their models are unknown. An import with several
-// exporting clusters gets one query: three calls would take 10 KiB more of Envoy's memory.
+// modelsRoute sends requests for the list of models to our picker. It returns nil if the main route
+// does so too and no pool spills: for a pool that spills, Envoy ignores the picker's answer.
+// Services keep their share of these requests, because their models are unknown. An import with
+// several exporting clusters gets one call: three calls would take 10 KiB more of Envoy's memory.
 func (b *builder) modelsRoute(r *model.Route, main *routev3.Route) *routev3.Route {
 	if b.hops {
 		return nil
@@ -71,9 +71,9 @@ func behindHops(w *model.WeightedBackend) bool {
 	return w.Hops && (imported || w.Cluster.Kind == model.PoolKind) && w.Cluster.Variant == model.HopsVariant
 }
 
-// ListsModels reports whether a host answers unrouted requests for the list of models. It does not
-// if one of its routes has an authorization service, or gates that differ from the host's: clients
-// without permission would learn the models' names.
+// ListsModels reports whether a host answers requests for the list of models that match no route.
+// It returns false if a route's permissions differ from the host's (hidden): clients without
+// permission would learn the models' names.
 func ListsModels(vh *model.VirtualHost) bool {
 	some := false
 	for i := range vh.Routes {

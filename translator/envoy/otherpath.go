@@ -13,7 +13,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// taskPaths lists the paths of a task's API.
 var taskPaths = []struct {
 	task  string
 	paths []string
@@ -23,7 +22,8 @@ var taskPaths = []struct {
 	{v1alpha1.TextRerank, []string{"/v1/rerank", "/v2/rerank", "/rerank"}},
 }
 
-// taskOf returns the task of models that have these paths alone; "" if there are others.
+// taskOf returns the task whose API has all these paths, and all paths of the API; "" if no API has
+// them all.
 func taskOf(paths []string) (task string, all []string) {
 	for _, t := range taskPaths {
 		if !slices.ContainsFunc(paths, func(p string) bool { return !slices.Contains(t.paths, p) }) {
@@ -33,8 +33,8 @@ func taskOf(paths []string) (task string, all []string) {
 	return "", nil
 }
 
-// modelTasks returns the paths of each model of a host that has the paths of one task alone. A host
-// that hides its models, or has text generation alone, has none.
+// modelTasks returns the route paths of each model that has paths of one task only. It returns nil
+// if clients must not learn the host's models (hidden), or if text generation is the only task.
 func modelTasks(vh *model.VirtualHost) map[string][]string {
 	paths, other := map[string][]string{}, map[string]bool{}
 	for i := range vh.Routes {
@@ -61,8 +61,8 @@ func modelTasks(vh *model.VirtualHost) map[string][]string {
 	return nil
 }
 
-// unscanned returns routes for the paths of text generation that no route of the host has: their
-// scans find a model of another task in a request.
+// unscanned returns routes for paths of text generation that the host does not route. Their scan
+// routes read the model from the body, so that otherPaths can answer.
 func unscanned(vh *model.VirtualHost, tasks map[string][]string) (out []*model.Route) {
 	if len(tasks) == 0 {
 		return nil
@@ -78,11 +78,10 @@ func unscanned(vh *model.VirtualHost, tasks map[string][]string) (out []*model.R
 	return out
 }
 
-// maxOtherPaths bounds the routes of otherPaths.
 const maxOtherPaths = 256
 
-// otherPaths answers requests for a model at the path of another task. Their answer is the one of
-// noModel, with the task and the paths of the model.
+// otherPaths returns routes for requests with a model at the path of another task. The answer is
+// noModel's, but with the model's task and paths.
 func otherPaths(tasks map[string][]string) (out []*routev3.Route) {
 	for _, name := range slices.Sorted(maps.Keys(tasks)) {
 		if len(out) == maxOtherPaths {
@@ -99,7 +98,6 @@ func otherPaths(tasks map[string][]string) (out []*routev3.Route) {
 	return out
 }
 
-// textOf is the metadata of a route with the rest of its answer.
 func textOf(text string) *structpb.Struct {
 	return &structpb.Struct{Fields: map[string]*structpb.Value{"models": structpb.NewStringValue(text)}}
 }

@@ -155,7 +155,7 @@ func dot(s string) int {
 
 func slash(b byte) bool { return b == '/' || b == '\\' }
 
-// Unescape reads the escape with which s begins.
+// Unescape decodes the percent-escape at the start of s; false if s does not start with an escape.
 func Unescape(s string) (byte, bool) {
 	if len(s) < 3 || s[0] != '%' {
 		return 0, false

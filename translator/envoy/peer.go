@@ -29,26 +29,28 @@ import (
 )
 
 const (
-	// Between members, :authority names the pool; peerAuthority is the client's authority.
+	// peerAuthority has the client's :authority. Between members of the cluster set, :authority
+	// names the pool.
 	peerAuthority = "penstock-peer-authority"
-	// peerMark means that no pod can have started the request: another member may be tried.
+	// peerMark marks a response if no pod can have started the request: a retry may choose
+	// another member.
 	peerMark = "penstock-peer-refused"
-	// peerLost means that the connection to a member's gateway ended: a pod there may have started
-	// the request.
+	// peerLost marks a response if the connection to a member's gateway was lost: a pod there may
+	// have started the request.
 	peerLost = "penstock-peer-lost"
-	// peerSender names the process whose picker chose the cluster. The cluster's picker counts
-	// requests by sender. Pods receive neither this header nor the next three.
+	// peerSender names the picker process that chose the exporting cluster, whose picker counts
+	// requests by sender. Routes remove this header and the next three from requests to pods.
 	peerSender = "penstock-peer-sender"
-	// peerOthers is the number of further clusters to try. Only in the last attempt does the
-	// cluster's picker queue the request (picker.OthersHeader).
+	// peerOthers is the number of attempts that may follow the first. A cluster's picker queues
+	// a request only in the last attempt (picker.OthersHeader).
 	peerOthers  = "penstock-peer-others"
 	peerAttempt = "penstock-peer-attempt"
 	peerSession = "penstock-peer-session"
-	// peerCluster is a header with the hop to the cluster that serves the request's session. It is
-	// sent to no other cluster.
+	// peerCluster has the address of the hop to the cluster with the request's session. The edge's
+	// picker reads it, and the route then removes it.
 	peerCluster = "penstock-peer-cluster"
-	// peerCaller and peerGroups have the caller that the gates of a member found: the values of
-	// callerHeader and groupsHeader there. peer.lua keeps what the ClusterSet believes.
+	// peerCaller and peerGroups have the sending member's callerHeader and groupsHeader. peer.lua
+	// drops values that the ClusterSet does not trust.
 	peerCaller = "penstock-peer-caller"
 	peerGroups = "penstock-peer-groups"
 )
@@ -89,7 +91,7 @@ func PeerListener(cfg Config, p model.PeerListener) (*resource.Resource, error) 
 	return b.resource(resource.Listener, l.Name, l, p.Owners)
 }
 
-// TLS sessions are not resumed, so each connection is verified.
+// TLS session resumption is off, so that Envoy verifies each connection's certificate.
 func (b *builder) membersAlone() *tlsv3.DownstreamTlsContext {
 	return &tlsv3.DownstreamTlsContext{
 		RequireClientCertificate:         boolean(true),
@@ -128,7 +130,7 @@ func (b *builder) peer(cfg Config, p model.PeerListener, name string) *hcmv3.Htt
 	m := b.manager(cfg, p.Gateway, name, p.Edge.RequestTimeout, p.Edge.Uploads, &headersv3.HeaderMutation{})
 	m.HttpFilters = b.peerFilters(m.HttpFilters)
 	m.HttpProtocolOptions.EnableTrailers = true
-	m.SkipXffAppend = true // the member's edge has added the client's address
+	m.SkipXffAppend = true // the sending gateway has added the client's address
 	b.keepRequestID(m)
 	m.EarlyHeaderMutationExtensions = b.strip(peerStrip)
 	m.LocalReplyConfig = b.localReplies(marks()...)
@@ -140,25 +142,24 @@ func (b *builder) peer(cfg Config, p model.PeerListener, name string) *hcmv3.Htt
 }
 
 const (
-	// gatedSuffix is the end of the route's name at a host where AccessPolicies have members.
+	// gatedSuffix ends the route's name if AccessPolicies limit the members (model.PeerHost.Gated).
 	gatedSuffix     = "#members"
 	reasonMember    = "member_not_permitted"
 	isDenied        = codeDetails + ".startsWith('rbac_access_denied')"
 	isNotAdmitted   = isDenied + " && xds.route_name.endsWith('" + gatedSuffix + "')"
 	notAdmittedText = "no AccessPolicy of the cluster with the pool lets in requests of this cluster"
-	// deniedReason is the only headerReason that leaves a peer listener, because servers may write
-	// the header.
+	// deniedReason replaces headerReason in all responses, because servers may write the header.
 	deniedReason = "%CEL(" + isNotAdmitted + " ? '" + reasonMember + "' : " + isDenied + " ? 'denied' : '')%"
 )
 
-// The importing cluster's gates have decided, so peerFilters removes the gates.
+// peerFilters removes the authorization filters: the importing cluster has authorized the request.
 func (b *builder) peerFilters(all []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
 	first := []*hcmv3.HttpFilter{
 		b.httpFilter(filterBorder,
 			&headersv3.HeaderMutation{Mutations: &headersv3.Mutations{ResponseMutations: []*mutationv3.HeaderMutation{
 				removeHeader(endpointHeader), removePrefix("x-penstock-"), setHeader(headerReason, deniedReason),
 			}}}),
-		// This filter has no policy, so it denies requests that no virtual host takes.
+		// This filter has no policies, so it denies requests until a virtual host overrides it.
 		b.httpFilter(filterRBAC, &rbacv3.RBAC{Rules: &rbacrulesv3.RBAC{Action: rbacrulesv3.RBAC_ALLOW}}),
 		b.httpFilter(filterRestore, &luav3.Lua{DefaultSourceCode: inline(peerScript), ClearRouteCache: boolean(false)}),
 	}
@@ -236,8 +237,8 @@ func toPeer(share *routev3.WeightedCluster_ClusterWeight, authority string) {
 	}
 }
 
-// vouch passes on the caller that this route's gate found. Nothing else may write the two headers,
-// so they are removed before. Requests that come through a hop have them from the hop's listener.
+// vouch sends the caller that this route's gate found to another cluster. It first removes both
+// headers, because only gates may set them. Behind a hop, the hop's listener sets them.
 func vouch(share *routev3.WeightedCluster_ClusterWeight, gated bool) {
 	share.RequestHeadersToRemove = append(slices.Clip(share.RequestHeadersToRemove), peerCaller, peerGroups)
 	if !gated {
@@ -249,7 +250,7 @@ func vouch(share *routev3.WeightedCluster_ClusterWeight, gated bool) {
 }
 
 // PeerHost encodes a pool for a peer listener. The connection's SNI must equal the authority:
-// otherwise a member that may use one pool could reach others.
+// otherwise a member that may use one pool could reach other pools.
 func PeerHost(h *model.PeerHost) (*Encoded, error) {
 	b := &builder{peers: true, believes: len(h.Believed) > 0}
 	name := h.Host
@@ -279,7 +280,7 @@ func PeerHost(h *model.PeerHost) (*Encoded, error) {
 	return out, nil
 }
 
-// believed is the context of peer.lua: for each member, what its headers may state.
+// believed returns peer.lua's context: the parts of a caller's identity that a member may set.
 func believed(h *model.PeerHost) *structpb.Struct {
 	fields := map[string]*structpb.Value{}
 	for member, parts := range h.Believed {

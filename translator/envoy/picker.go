@@ -18,7 +18,7 @@ import (
 
 const (
 	metaPool    = "x-penstock-pool"
-	metaSpill   = "x-penstock-spill" // value: HopID.Addresses of spill targets, comma-separated
+	metaSpill   = "x-penstock-spill" // value: comma-separated HopID.Address of other pools to try
 	metaLast    = "x-penstock-last"
 	metaSubset  = "x-penstock-subset"
 	metaPools   = "x-penstock-pools"
@@ -33,8 +33,8 @@ const (
 // of any size. ext_proc sends a body in chunks of 64 KiB.
 const maxPickerMessage = 1 << 20
 
-// An override on the route would also apply to other pools' requests (docs/envoy.md, "Calls to
-// pickers").
+// The override is on the weighted cluster: on the route, it would also apply to other pools'
+// requests (docs/envoy.md, "Calls to pickers").
 func (b *builder) pickerOverride(
 	p *model.PickerCall, f *model.Forward, pools string, calls pickerCalls,
 ) map[string]*anypb.Any {
@@ -50,7 +50,7 @@ func (b *builder) pickerOverride(
 		cluster = model.OurPicker // our picker relays the headers as a request without a body
 	}
 	service := b.grpc(cluster)
-	service.RetryPolicy = b.callAgain() // Envoy reads EnvoyGrpc's policy only for xDS streams
+	service.RetryPolicy = b.callAgain() // Envoy uses EnvoyGrpc.retry_policy only for xDS streams
 	if cluster.External() {
 		service.GetEnvoyGrpc().MaxReceiveMessageLength = u32(maxPickerMessage)
 	}
@@ -65,8 +65,8 @@ func (b *builder) pickerOverride(
 		addMeta(service, metaImport, "true")
 	}
 	name := filterPicker
-	// Only here may Envoy ignore an immediate response. In all other cases, an ignored response
-	// would become a 503.
+	// filterSpillPicker ignores immediate responses, so that the request spills to another pool.
+	// In other cases, an ignored response would become a 503.
 	if p.Spills && p.Subset == nil && p.Body != model.BodyDuplex && !calls.models {
 		name = filterSpillPicker
 	}
@@ -78,7 +78,7 @@ func (b *builder) pickerOverride(
 	}
 	mode := processingMode(body, p.Served)
 	if cluster.External() && p.RemotePool != "" {
-		// The call stays open, and the request counts, until the response ends.
+		// The call stays open, and the picker counts the request, until the response ends.
 		mode.ResponseTrailerMode = extprocv3.ProcessingMode_SEND
 	}
 	config := map[string]*anypb.Any{name: b.any(&extprocv3.ExtProcPerRoute{
@@ -93,7 +93,7 @@ func (b *builder) pickerOverride(
 		config[filterScripts] = b.script(responseCode)
 	}
 	if p.TokenUsage {
-		// Envoy logs a warning for each use of this filter, so no listener's list has it.
+		// Envoy logs a warning wherever this filter is configured, so listeners do not have it.
 		config[filterTokenUsage] = b.fillUsage(b.extension("stream-errors", b.streamErrors()))
 	}
 	return config
@@ -121,7 +121,7 @@ func describePick(service *corev3.GrpcService, p *model.PickerCall, f *model.For
 	}
 }
 
-func addMeta(service *corev3.GrpcService, key, value string) { // Envoy reads the value as a format
+func addMeta(service *corev3.GrpcService, key, value string) { // Envoy reads %...% in values as commands
 	service.InitialMetadata = append(service.InitialMetadata,
 		&corev3.HeaderValue{Key: key, Value: strings.ReplaceAll(value, "%", "%%")})
 }
@@ -160,8 +160,8 @@ func processingMode(body model.BodyMode, served bool) *extprocv3.ProcessingMode 
 		m.RequestBodyMode = extprocv3.ProcessingMode_FULL_DUPLEX_STREAMED
 		m.RequestTrailerMode = extprocv3.ProcessingMode_SEND // required with FULL_DUPLEX_STREAMED
 	case model.BodyWhole:
-		// With BUFFERED, Envoy would hold the body until the picker answers the headers, and these
-		// pickers answer the headers last.
+		// With BUFFERED, Envoy would send the body only after the picker's answer to the headers.
+		// These pickers answer headers and body together.
 		m.RequestBodyMode = extprocv3.ProcessingMode_STREAMED
 	}
 	return m
@@ -169,11 +169,11 @@ func processingMode(body model.BodyMode, served bool) *extprocv3.ProcessingMode 
 
 type pickerCalls struct {
 	mode   func(*model.PickerCall) model.BodyMode
-	models bool   // the route is for the list of models
-	pools  string // if models: metaPools; "" for the rule's pools that our picker may pick from
-	main   bool   // the route is for all requests that need no sibling
+	models bool   // the route takes requests for the list of models
+	pools  string // value of metaPools; "" means rulePools
+	main   bool   // the route takes the requests that match no sibling
 	exact  bool   // as model.Route.ExactUsage
-	gated  bool   // requests may have callerHeader
+	gated  bool   // the route has AccessPolicies, so requests may have callerHeader
 }
 
 var (
@@ -192,11 +192,11 @@ func waits(w model.WeightedBackend) bool {
 	return w.Picker != nil && w.Picker.Body != model.BodyNone && !w.Picker.EndsStreams()
 }
 
-// bodyRoutes puts siblings before the main route. They take the requests whose bodies pickers do
-// not receive. Our picker needs no siblings: it ends its call for a streamed body.
+// bodyRoutes puts sibling routes before the main route, for requests whose bodies pickers must not
+// receive. Our picker needs no siblings: it ends its call if the body is streamed.
 func (b *builder) bodyRoutes(r *model.Route, main *routev3.Route) []*routev3.Route {
 	f := r.Action.Forward
-	// A body that a retry cannot repeat gets 507, even if no picker reads the body.
+	// A retry cannot repeat a larger body: the client gets 507, even if no picker reads bodies.
 	main.RequestBodyBufferLimit = wrapperspb.UInt64(maxBody)
 	if slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool {
 		return w.Picker != nil && w.Picker.Body == model.BodyWhole

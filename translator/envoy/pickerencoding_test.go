@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// If a release encodes the clusters of external pickers differently, it must rename the clusters.
-// Otherwise Envoy would end the requests in flight.
+// A release that encodes clusters of external pickers differently must rename the clusters
+// (version). Otherwise Envoy would end the requests in flight.
 func TestCluster_PickersEncodingHasAVersion(t *testing.T) {
 	const version, want = 2, "51eb2293bc81c3df"
 	hash := fnv.New64a()

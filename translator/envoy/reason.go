@@ -11,13 +11,13 @@ import (
 
 const headerReason = "x-penstock-reason"
 
-// A removal of the header cannot depend on the endpoint, so hopsReason empties it in a pod's
-// response.
+// hopsReason empties headerReason in a pod's response and keeps it in a hop's response. A removal
+// could not depend on the endpoint.
 const hopsReason = "%CEL(has(upstream.address) && !upstream.address.startsWith('envoy://') ? '' : " +
 	"response.headers['" + headerReason + "'])%"
 
-// Servers must not write headerReason. A hop's response has passed the hop's own route, and other
-// clusters' gateways may write the header.
+// ownReason removes headerReason from servers' responses. A hop's own route does this for hops, and
+// other clusters' gateways may write the header.
 func (b *builder) ownReason(s *routev3.WeightedCluster_ClusterWeight, w *model.WeightedBackend) {
 	gateways := w.Cluster.Kind == model.ParentKind || w.Cluster.Kind == model.PeerKind
 	switch {

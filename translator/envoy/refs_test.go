@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Delivery follows the references of a resource. After a change, a cluster is warm only once its
-// endpoints are sent again; otherwise later resources would wait.
+// Clusters and listeners must reference their endpoints and routes. The delivery sends a changed
+// cluster's endpoints again, because the cluster is warm only after this.
 func TestReferences_ClusterNamesItsEndpointsAndListenerItsRoutes(t *testing.T) {
 	names := func(r *resource.Resource, err error, ref resource.Ref) {
 		t.Helper()
@@ -40,8 +40,8 @@ func TestReferences_ClusterNamesItsEndpointsAndListenerItsRoutes(t *testing.T) {
 	names(l, err, resource.Ref{Type: resource.RouteConfiguration, Name: model.RoutesName("http/80")})
 }
 
-// Routes of an earlier release do not switch a new filter off. So a filter that acts unless routes
-// switch it off needs another generation.
+// A new filter that is active by default needs a new model.filterGeneration, because routes of an
+// earlier release do not switch the filter off.
 func TestHTTPFilters_NewOneMayNeedAnotherGeneration(t *testing.T) {
 	const want = "gate-early uploads scripts stay cors gate ext-authz rbac watch local-rate-limit " +
 		"stateful-session header-mutation metadata picker picker-spill token-usage router"

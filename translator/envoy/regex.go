@@ -15,15 +15,15 @@ import (
 // maxProgram is the bootstrap's re2.max_program_size.error_level, in instructions.
 const maxProgram = 100_000
 
-// CheckRegex returns nil if Envoy accepts an expression. Envoy requires RE2's syntax, which is also
-// Go's, and a program of at most maxProgram instructions.
+// CheckRegex returns nil if Envoy accepts an expression: RE2 syntax, which is also Go's, and a
+// program of at most maxProgram instructions.
 func CheckRegex(pattern string) error {
 	_, err := ProgramSize(pattern)
 	return err
 }
 
-// ProgramSize estimates how many instructions RE2 compiles an expression to. The result is at least
-// 0.8 times Envoy's number, and at most twice the number (TestRegex_ProgramSizeIsEnvoys).
+// ProgramSize estimates the instructions of an expression's RE2 program. The result is 0.8 to 2
+// times Envoy's number (TestRegex_ProgramSizeIsEnvoys).
 func ProgramSize(pattern string) (int, error) {
 	if pattern == "" {
 		return 0, errors.New("the regular expression is empty")
@@ -172,8 +172,7 @@ func Matchers(m model.Match) int {
 	return n
 }
 
-// WithoutExpressions returns a match that takes at least m's requests and has no regular
-// expressions.
+// WithoutExpressions returns a match without regular expressions that takes at least m's requests.
 func WithoutExpressions(m model.Match) model.Match {
 	if m.PathKind == model.PathRegex {
 		m.PathKind, m.Path = model.PathBeginning, Beginning(m.Path)

@@ -16,7 +16,7 @@ type responseRun struct {
 	chunks int // number of chunks that the script has read
 }
 
-// run returns the ID that the script finds in a body, which it reads in chunks of a size.
+// run returns the response ID that the script finds in a body with chunks of `size` bytes.
 func (r *responseRun) run(t *testing.T, kind, status, keeps, body string, size int) string {
 	t.Helper()
 	r.id, r.failed, r.code, r.kind, r.chunks = "", false, 0, "", 0
@@ -84,7 +84,7 @@ func newResponseRun(t *testing.T) *responseRun {
 	t.Helper()
 	r := &responseRun{state: lua.NewState()}
 	t.Cleanup(r.state.Close)
-	// The Lua here panics if string.find begins after the end of a text.
+	// In gopher-lua, string.find panics if it begins after the end of the text.
 	const within = "local f=string.find string.find=function(s,p,i,n) return f(s,p,math.min(i or 1,#s+1),n) end "
 	if err := r.state.DoString(within + responseScript); err != nil {
 		t.Fatal(err)
@@ -92,7 +92,8 @@ func newResponseRun(t *testing.T) *responseRun {
 	return r
 }
 
-// A stream that begins with an error, in any server's format, has failed. Other streams have not.
+// The script must report a stream as failed only if it begins with an error, in any server's
+// format.
 func TestStreamError_ScriptFindsItAtTheBegin(t *testing.T) {
 	r := newResponseRun(t)
 	const stream = "text/event-stream; charset=utf-8"
@@ -149,8 +150,8 @@ data: {"type":"error","error":{"type":"overloaded_error"}}` + "\n\n", true, 0, "
 	}
 }
 
-// The script finds a response's own ID wherever a chunk ends. It must find no ID of an item, of a
-// client's metadata or of another API, because follow-ups would then go to a wrong server.
+// For any chunk size, the script must find a response's own ID. It must ignore the IDs of items,
+// metadata and other APIs: follow-up requests would go to a wrong server.
 func TestResponseAffinity_ScriptReadsTheResponsesOwnID(t *testing.T) {
 	r := newResponseRun(t)
 	const whole, stream = "application/json", "text/event-stream; charset=utf-8"

@@ -14,14 +14,14 @@ import (
 const (
 	safeRetries = "connect-failure,refused-stream,reset-before-request"
 	userRetries = ",reset,retriable-status-codes"
-	// spillRetries also retries if a pod or a hop's picker was full; gRPC answers state it in
+	// spillRetries also retries if a pod or a hop's picker is full. gRPC answers report this in
 	// grpc-status.
 	spillRetries = ",retriable-status-codes,unavailable,resource-exhausted"
 
 	resetRetries = ",reset"
 
-	// Our picker, a member's gateway, or a hop to an exporting cluster marks the answer. Our picker
-	// marks a 500 or 503 if it found the server dead (failed.go).
+	// A header marks answers to retry: deadMark by our picker (failed.go), peerMark and peerLost by
+	// a member's gateway or by a hop.
 	markedRetries = ",retriable-headers"
 
 	poolRetries    = 3
@@ -31,7 +31,7 @@ const (
 	// least-request policy prefers the failed host, which is idle: with ten draws and two hosts,
 	// one retry in eighteen would stay at the failed host.
 	otherHostTries = 64
-	// otherMemberTries is the same limit for exporting clusters. They are drawn by weight. With
+	// otherMemberTries is the same limit for exporting clusters, which Envoy draws by weight. With
 	// weights 98:1:1, 64 draws fail to find another cluster for one request in four. With 1,000
 	// draws, at 435 us of CPU, this happens to less than one in 2,000.
 	otherMemberTries = 1000
@@ -40,15 +40,15 @@ const (
 
 var spillCodes = []uint32{429, 503}
 
-// Of the backends' and the user's numbers of retries, the largest applies. A picker receives the
-// user's number (metaRetries), because the picker's own number overrides it.
+// The largest of the backends' and the user's numbers of retries applies. A picker receives the
+// user's number (metaRetries), because the picker's number overrides the route's.
 func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 	p := &routev3.RetryPolicy{
 		RetryOn: safeRetries,
 		RetryBackOff: &routev3.RetryPolicy_RetryBackOff{
 			BaseInterval: seconds(retryBackoff), MaxInterval: seconds(maxRetryDelay),
 		},
-		// Clusters that follow a pick ignore this predicate; for a Service it finds another server.
+		// This predicate selects another server of a Service. Clusters with a picker ignore it.
 		RetryHostPredicate: []*routev3.RetryPolicy_RetryHostPredicate{{
 			Name: "previous-hosts",
 			ConfigType: &routev3.RetryPolicy_RetryHostPredicate_TypedConfig{
@@ -78,7 +78,7 @@ func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 			p.RetryPriority = b.nextPriority(1)
 		}
 		if n := uint32(len(w.Members)); n > 0 {
-			// Each member is tried once. Without a pick, Envoy draws hosts again by weight.
+			// Each member is tried once. Without a pick, Envoy draws members by weight.
 			p.RetryOn += markedRetries
 			p.RetriableHeaders = append(p.RetriableHeaders, present(peerMark))
 			p.HostSelectionRetryMaxAttempts = otherMemberTries
@@ -105,8 +105,7 @@ func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 }
 
 // movesOn reports whether requests that a dead server may have started are retried at another
-// server. A retry rule with 0 attempts forbids it. For a request to a hop, the route behind the hop
-// decides.
+// server. A retry rule with 0 attempts forbids this. For hops, the route behind the hop decides.
 func movesOn(f *model.Forward) bool {
 	if f.Retry != nil && f.Retry.Attempts == 0 {
 		return false

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Weighted clusters change the host, because a host on the route would override theirs.
+// rewrite changes only the path: a host on the route would override the hosts of weighted clusters.
 func (b *builder) rewrite(m model.Match, f *model.Forward, ra *routev3.RouteAction) {
 	switch c := f.RewritePath; {
 	case c.Full != nil:
@@ -24,8 +24,8 @@ func wholePath(path string) *matcherv3.RegexMatchAndSubstitute {
 	return &matcherv3.RegexMatchAndSubstitute{Pattern: regex("^/.*"), Substitution: literal(path)}
 }
 
-// Envoy's prefix_rewrite follows HTTPPathModifier unless the replacement is empty: /foo/bar becomes
-// /bar, but /foo must become /.
+// If the replacement is empty, /foo/bar becomes /bar and /foo becomes / (HTTPPathModifier). Envoy's
+// prefix_rewrite cannot do both, so a regular expression does.
 func (b *builder) prefixRewrite(m model.Match, replacement string) (string, *matcherv3.RegexMatchAndSubstitute) {
 	if m.PathKind == model.PathExact || m.PathKind == model.PathRegex {
 		b.fail("a prefix can be replaced only where a prefix is matched, not in %s %q", m.PathKind, m.Path)

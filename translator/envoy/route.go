@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Requests to this cluster get the route's cluster_not_found_response_code.
+// No cluster has this name: requests get the route's cluster_not_found_response_code.
 const unresolved = "unresolved"
 
 func (b *builder) route(vh *model.VirtualHost, r *model.Route) []*routev3.Route {

@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// ModelHeader holds the model's name from the body. Routes match it.
+// ModelHeader has the model's name from the request's body, for routes to match.
 const ModelHeader = "x-gateway-model-name"
 
 var (
@@ -68,10 +68,10 @@ func scanned(inverted bool) *matcherv3.MetadataMatcher {
 	}
 }
 
-// scanRoute returns the scan route to put before r, or nil if r neither matches by the model's name
-// nor has a gate by models. The scan route reads the model, and makes Envoy choose a route again,
-// so Envoy holds only the bodies of r's requests. It answers 404, but has no direct response, which
-// would ignore the buffer limit. On a host with a gate by models, all scans are strict.
+// scanRoute returns a route that precedes r. Its script reads the model from the body, and makes
+// Envoy choose a route again, so Envoy buffers only bodies of r's requests. scanRoute returns nil
+// if no match or gate of r needs the model. The route has no direct response, which would ignore
+// the buffer limit. In strict mode, its script rejects bodies that servers may parse differently.
 func (b *builder) scanRoute(vh *model.VirtualHost, r *model.Route) *routev3.Route {
 	ofModel := func(h model.ValueMatch) bool { return h.Name == ModelHeader }
 	if b.hops || r.Match.GRPC != nil || !byModel(r) && !r.ByModel {
@@ -111,8 +111,8 @@ const noModelText = "this host has no route for model %CEL('" + ModelHeader +
 	"' in request.headers ? request.headers['" + ModelHeader +
 	"'] : '(none)')%%METADATA(ROUTE:" + noModelRoute + ":models)%"
 
-// The answer lists the routes' models, except where clients without permission would learn them
-// (hidden). Like scanRoute, noModel has no direct response.
+// noModel answers requests whose model has no route. The answer lists the host's models, but not if
+// one of its routes is hidden. Like scanRoute, noModel has no direct response.
 func noModel(vh *model.VirtualHost) *routev3.Route {
 	var names []string
 	for i := range vh.Routes {
@@ -138,7 +138,7 @@ func noModel(vh *model.VirtualHost) *routev3.Route {
 	return without(text)
 }
 
-// without returns a route that has no backend. Its answer ends with a text.
+// without returns a route without a backend. Its answer ends with the text.
 func without(text string) *routev3.Route {
 	return &routev3.Route{
 		Name: noModelRoute,

@@ -82,8 +82,8 @@ func sessionContext(s *model.Session, w *model.WeightedBackend) *structpb.Struct
 
 func clusterID(hop model.HopID) string { return fmt.Sprintf("%016x", xxhash.Sum64String(hop.String())) }
 
-// faithful reports whether sessions need sessionRoutes: Envoy finds a cookie's endpoint only in the
-// backend that it draws.
+// faithful reports whether sessions need sessionRoutes: Envoy draws a backend by weight, and finds
+// a cookie's endpoint only there.
 func faithful(f *model.Forward) bool {
 	return f.Session != nil && !f.Session.Header && len(f.Backends) > 1
 }

@@ -23,8 +23,8 @@ func subsetHint(p *model.PickerCall) *setv3.Metadata {
 	}
 }
 
-// Without a pick, a subset's requests go only to spill targets, in every failure mode: other
-// endpoints might be outside the subset.
+// Without a pick, a subset's requests go only to other pools (spill targets) in every failure mode:
+// this pool's endpoints may be outside the subset.
 func subsetMatch(p *model.PickerCall) *corev3.Metadata {
 	if p == nil || p.Subset == nil && !p.Closed {
 		return nil

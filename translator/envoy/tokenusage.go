@@ -16,13 +16,13 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Envoy 1.40 recognizes responses of the chat completions, responses, messages and Gemini APIs by
-// their fields. Responses of undetectedPaths have the same usage object, but Envoy reads it only if
-// the configuration names an API of OpenAI.
+// Envoy 1.40 recognizes the chat completions, responses, messages and Gemini APIs by a response's
+// fields. Responses of undetectedPaths have OpenAI's usage object, but Envoy reads it only if the
+// configuration names an OpenAI API.
 const undetectedPaths = `[^?]*/(v1/completions|v1/embeddings|rerank|score|classify|pooling)(\?.*)?`
 
-// fillUsage reads the usage object of responses for the access log, followed by further filters.
-// Envoy holds at most 4 MiB of a JSON response for it, and never delays the response.
+// fillUsage makes Envoy read the usage object of responses for the access log. The further filters
+// follow. Envoy buffers at most 4 MiB of a JSON response for this, and never delays the response.
 func (b *builder) fillUsage(further ...*corev3.TypedExtensionConfig) *anypb.Any {
 	action := func(name string, api typeaiv3.LLMProtocol) *matcherxds.Matcher_OnMatch {
 		reads := b.extension(filterTokenUsage, &aiv3.AiProtocolManager{ResponseHandling: &aiv3.ResponseHandling{
@@ -65,8 +65,7 @@ func (b *builder) fillUsage(further ...*corev3.TypedExtensionConfig) *anypb.Any 
 	}})
 }
 
-// plainUsage lets the servers of pools send responses without a content encoding, of which Envoy
-// reads no usage.
+// plainUsage removes accept-encoding, because Envoy reads no usage from encoded responses.
 func plainUsage(r *model.Route, route *routev3.Route) {
 	f := r.Action.Forward
 	if len(r.Gates) > 0 && f != nil && slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool {

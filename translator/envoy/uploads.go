@@ -18,11 +18,11 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// The value of metaUpload is this Envoy's limit for all bodies, in bytes.
+// metaUpload's value is this Envoy's limit for all buffered bodies together, in bytes.
 const metaUpload = "x-penstock-upload"
 
-// largeBody matches a Content-Length from 10,000 bytes. The number of connections bounds smaller
-// bodies.
+// largeBody matches a Content-Length of at least 10,000 bytes. The number of connections bounds the
+// memory of smaller bodies.
 const largeBody = "[0-9]{5,}"
 
 // chunkedHeader copies a request's Transfer-Encoding, which Envoy removes before its filters run.
@@ -33,8 +33,8 @@ func noteChunked() *mutationv3.HeaderMutation {
 }
 
 // uploads asks our picker about each request with a large or unknown body length, before a filter
-// holds up to maxBody. Envoy neither limits the sum nor, for HTTP/1.1, resets the largest request.
-// The call lasts as long as the request. If the picker fails, requests pass.
+// buffers up to maxBody. Envoy has no limit for all buffers together, and its overload manager
+// resets no HTTP/1.1 requests. The call lasts as long as the request. If it fails, requests pass.
 func (b *builder) uploads(limit int64) proto.Message {
 	if limit <= 0 {
 		return &compositev3.Composite{}

@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// A hop has no TLS, even if its cluster's pods do.
+// hopKey marks hops (internal listeners): they have no TLS, even if the cluster's pods have TLS.
 const hopKey = "hop"
 
 const cleartextKey = "cleartext"

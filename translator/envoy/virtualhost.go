@@ -105,15 +105,15 @@ func (b *builder) routes(vh *model.VirtualHost) []*routev3.Route {
 	return routes
 }
 
-// With 5,000 hosts, a change encodes about 300 hosts again. More blocks would enlarge the many
-// route configurations with few hosts.
+// With 5,000 hosts, a change encodes one block of about 300 hosts again. More blocks would enlarge
+// the many route configurations with few hosts.
 const blocks = 16
 
 // BlockOf returns the block of a host. Names that differ only in case share a block, because Envoy
 // treats them as duplicates.
 func BlockOf(host string) int { return int(xxhash.Sum64String(strings.ToLower(host)) % blocks) }
 
-// Block is an immutable part of a route configuration's virtual hosts.
+// Block is an immutable group of virtual hosts of a route configuration.
 type Block struct {
 	hosts []string
 	part  *resource.Part

@@ -13,15 +13,14 @@ import (
 )
 
 const (
-	// The value of metaWatch is the grant of the request's gates.
+	// metaWatch's value is the gate's grantMetadata.
 	metaWatch    = "x-penstock-watch"
 	metaPolicies = "x-penstock-policies" // value: model.Route.Gates, comma-separated
 )
 
-// watch is the filter that keeps a call to our authorization service open until a response ends, so
-// that the service can end the request. It makes no call until a route names the request's policies
-// (watches). If the call fails, the request ends, too: otherwise a request whose process ended
-// would outlive its key.
+// watch keeps a call to our authorization service open until a response ends, so that the service
+// can end the request. Only routes with watches make the call. If the call fails, the request ends
+// too: otherwise a request could outlive its key after the service's process has ended.
 func (b *builder) watch() *extprocv3.ExternalProcessor {
 	return &extprocv3.ExternalProcessor{
 		GrpcService: b.grpc(model.OurGate),

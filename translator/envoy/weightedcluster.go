@@ -17,9 +17,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// An external picker may change a body's length, or only one of these headers. Then a server would
-// read the rest of the body as the next request. So both headers are removed after the pick, and
-// Envoy writes new ones.
+// An external picker may change a body's length, or only one of these headers. A server would then
+// read the rest of the body as the next request. So the route removes both headers after the pick,
+// and Envoy writes new headers.
 var framing = []string{"content-length", "transfer-encoding"}
 
 func (b *builder) ownFraming() *anypb.Any {
@@ -54,7 +54,7 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 		if (b.hops || b.peers || calls.gated) && !hopsAlone(w) {
 			s.RequestHeadersToRemove = append(slices.Clip(s.RequestHeadersToRemove), gatedHeaders...)
 		}
-		if further { // a picker that selects one hop has written the header
+		if further { // a picker that selects one hop has already set peerOthers
 			s.RequestHeadersToAdd = append(slices.Clip(s.RequestHeadersToAdd), &corev3.HeaderValueOption{
 				Header:       &corev3.HeaderValue{Key: peerOthers, Value: strconv.Itoa(int(memberRetries(w)))},
 				AppendAction: corev3.HeaderValueOption_ADD_IF_ABSENT,
@@ -105,20 +105,19 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 	return shares
 }
 
-// hopsAlone reports whether all endpoints of a backend are hops. The pickers behind hops read
-// gatedHeaders.
+// hopsAlone reports whether all endpoints of a backend are hops: internal listeners to other pools
+// or clusters.
 func hopsAlone(w *model.WeightedBackend) bool { return w.Hops || len(w.Members) > 0 }
 
-// podsAndHops reports whether a backend of an edge has hops among its pods. Any retry, fallback or
-// session may choose a pod.
+// podsAndHops reports whether each attempt at an edge's backend may go to a pod or to a hop.
 func podsAndHops(w *model.WeightedBackend) bool {
 	p := w.Picker
 	return !hopsAlone(w) && p != nil && (p.Spills || len(p.Spill) > 0 || p.Again)
 }
 
-// hopsCaller writes gatedHeaders, which the route has removed, in each attempt that goes to a hop.
-// A removal by the route or the picker could not depend on the endpoint. The removal here precedes
-// the writing because an attempt has the headers of the attempt before it.
+// hopsCaller writes gatedHeaders in each attempt that goes to a hop. The route removes them first,
+// because a route's changes cannot depend on the endpoint. Each attempt removes them again, because
+// it starts with the headers of the attempt before.
 func (b *builder) hopsCaller() *anypb.Any {
 	var list []*mutationv3.HeaderMutation
 	for i, key := range gatedMetadata {

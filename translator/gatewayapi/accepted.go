@@ -17,8 +17,8 @@ const reasonRouteConflict gatewayv1.RouteConditionReason = "RouteConflict"
 
 const reasonUngated gatewayv1.RouteConditionReason = "Ungated"
 
-// Attach decides a route's places, rule actions and report. A route that is not Accepted because of
-// its rules keeps its Places: requests get 500.
+// Attach decides to which listeners a route attaches, what its rules do, and its report. A route
+// that is not Accepted because of its rules still attaches: its requests get 500.
 func Attach(r store.Reader, backends Backends, c *model.Candidate, losses []model.Loss) *model.Attachment {
 	a := placed(c, losses)
 	if len(a.Parents) == 0 {

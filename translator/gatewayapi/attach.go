@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Candidate resolves a route's parentRefs. The parameter `key` is a key of store.ByRoute. The
-// result is nil if the route does not exist.
+// Candidate resolves the parentRefs of the route with this key of store.ByRoute. It returns nil if
+// the route does not exist.
 func Candidate(r store.Reader, cfg Config, gateways func(key string) (*model.Gateway, bool),
 	key string) *model.Candidate {
 	rt, ok := findRoute(r, key)
@@ -199,7 +199,8 @@ func allowedNamespace(r store.Reader, from, selector, owner, namespace string) b
 	return false
 }
 
-// Every cluster adds the name label: a selector by name works without a Namespace object.
+// Kubernetes adds the name label to each namespace, so a selector by name needs no Namespace
+// object.
 func namespaceLabels(r store.Reader, name string) labels.Set {
 	set := labels.Set{corev1.LabelMetadataName: name}
 	if ns, ok := store.Namespaces.Get(r, name); ok {
@@ -208,8 +209,8 @@ func namespaceLabels(r store.Reader, name string) labels.Set {
 	return set
 }
 
-// place excludes hosts of a more specific listener. At a listener without a chain the route has no
-// hosts, but counts as attached.
+// place attaches a route to a listener, without the hosts of a more specific listener. If the
+// listener takes no traffic, the route has no hosts but counts as attached.
 func (p *parentFinder) place(gw *model.Gateway, l *model.Listener) (model.Place, bool) {
 	place := model.Place{Gateway: gw.Ref.Key(), Listener: l.Key, Chain: l.Chain, Stream: l.Stream(),
 		Passthrough: l.Passthrough, ListenerHost: l.Hostname}

@@ -134,15 +134,15 @@ func backendRef(namespace string, spec *gatewayv1.BackendObjectReference) report
 	}
 }
 
-// Older routes use the imports' group for pools.
+// isPool accepts the imports' API group for pools, too, because older routes use it.
 func isPool(ref report.Ref) bool {
 	pools, imports := store.InferencePools, store.InferencePoolImports
 	return (ref.Group == pools.Group() || ref.Group == imports.Group()) &&
 		(ref.Kind == pools.Kind() || ref.Kind == imports.Kind())
 }
 
-// resolve checks the grant before the object: without a grant, the error discloses nothing about
-// the object.
+// resolve checks the ReferenceGrant before the object, so that an error without a grant discloses
+// nothing about the object.
 func (b *ruleBuilder) resolve(ref report.Ref, port *gatewayv1.PortNumber) Resolution {
 	pool := isPool(ref)
 	switch {
@@ -197,8 +197,8 @@ func groupOf(kind string) string {
 	return ""
 }
 
-// A backendRef without group and kind is a Service, so poolMeant suggests the pool of the same
-// name. Without a grant it suggests nothing.
+// poolMeant suggests the InferencePool with the name of a missing Service, because a backendRef
+// without group and kind means a Service. It returns "" without a ReferenceGrant.
 func (b *ruleBuilder) poolMeant(ref report.Ref) string {
 	kind := store.InferencePools
 	pool := report.Ref{Group: kind.Group(), Kind: kind.Kind(), Namespace: ref.Namespace, Name: ref.Name}

@@ -28,8 +28,8 @@ func (b *BackendTLS) Secure(c *model.Cluster) {
 	}
 }
 
-// Trusts reports whether the backend may have endpoints. Without a valid CA certificate, requests
-// get 503 and are not sent in cleartext.
+// Trusts reports whether the backend may have endpoints. Without a valid CA certificate it has
+// none, so that requests get 503, and are not sent in cleartext.
 func (b *BackendTLS) Trusts() bool { return b == nil || b.TLS != nil }
 
 // BackendPolicy returns the policy in force for a cluster's object, or nil.
@@ -57,11 +57,12 @@ func BackendPolicy(r store.Reader, id model.ClusterID) *BackendTLS {
 	return PolicyFor(r, target, section)
 }
 
-// A picker may have TLS while the model servers behind it speak cleartext. Policies for the cluster
-// or the whole import also apply to its picker.
+// pickerSection returns the section for an exporting cluster's picker, which may have TLS while the
+// model servers speak cleartext. Without a policy for this section, policies for the cluster or the
+// whole import apply to the picker.
 func pickerSection(cluster string) string { return cluster + ".picker" }
 
-// PolicyKeys returns the keys of the policies for a cluster's object or a section of it.
+// PolicyKeys returns the keys of all policies for a cluster's object or a section of the object.
 func PolicyKeys(r store.Reader, id model.ClusterID) (keys []string) {
 	target, ok := policyTarget(id)
 	if !ok {
@@ -116,7 +117,7 @@ func PolicyFor(r store.Reader, target report.Ref, section string) *BackendTLS {
 	return out
 }
 
-// PolicyTrust returns the CA bundle of a policy.
+// PolicyTrust returns the CA bundle of a policy, or false if it is missing or invalid.
 func PolicyTrust(r store.Reader, key string) (*model.Secret, bool) {
 	p, ok := store.BackendTLSPolicies.Get(r, key)
 	if !ok {

@@ -18,12 +18,14 @@ import (
 
 const reasonBudget gatewayv1.RouteConditionReason = "RouteBudgetExceeded"
 
-// Without a namespace's routes, a change takes 9 ms. If these routes use the whole budget, the
-// change takes up to 8 times as long, because Envoy may exceed the estimate by half.
+// defaultBudget is how much of Envoy's time a namespace's routes may add to each change. Without
+// them, a change takes 9 ms. With them, it takes up to 8 times as long, because Envoy may exceed
+// the estimate by half.
 const defaultBudget = 40 * time.Millisecond
 
-// RouteBudget returns how much of Envoy's time the routes of one namespace may take on a chain. It
-// bounds all namespaces except the Gateway's own.
+// RouteBudget returns how much of Envoy's time the routes of one namespace may take on a filter
+// chain. The budget holds for all namespaces except the Gateway's own. If bounded is false, there
+// is no limit.
 func RouteBudget(gw *model.Gateway) (budget time.Duration, bounded bool) {
 	switch {
 	case gw.Fleet == nil:
@@ -34,14 +36,14 @@ func RouteBudget(gw *model.Gateway) (budget time.Duration, bounded bool) {
 	return defaultBudget, true
 }
 
-// Charge is a route's cost on the chains of other namespaces' Gateways.
+// Charge is a route's cost on the filter chains of other namespaces' Gateways.
 type Charge struct {
 	Age    Age
 	Each   envoy.Cost // cost in one host
 	Chains []ChainCharge
 }
 
-// ChainCharge is a route's cost on one chain, in all of its hosts.
+// ChainCharge is a route's cost on one filter chain, in all of its hosts.
 type ChainCharge struct {
 	Gateway, Chain string
 	Cost           envoy.Cost
@@ -59,12 +61,12 @@ type Age struct {
 // AgeOf returns a route's Age.
 func AgeOf(c *model.Candidate) Age { return Age{c.Created, c.Route.Name, c.Route.Kind} }
 
-// Compare orders two routes of a namespace.
 func (a Age) Compare(o Age) int {
 	return cmp.Or(cmp.Compare(a.Created, o.Created), strings.Compare(a.Name, o.Name), strings.Compare(a.Kind, o.Kind))
 }
 
-// Neighbours returns a route's hosts on chains of other namespaces' Gateways, without their costs.
+// Neighbours returns the filter chains of other namespaces' Gateways on which a route has hosts. Of
+// Cost, only Hosts is set.
 func Neighbours(c *model.Candidate) (chains []ChainCharge) {
 	own := c.Route.Namespace + "/"
 	var listeners []string
@@ -90,8 +92,8 @@ func Neighbours(c *model.Candidate) (chains []ChainCharge) {
 	return chains
 }
 
-// ChargeOf returns a candidate's cost on chains of other namespaces' Gateways, or nil if it has no
-// hosts there.
+// ChargeOf returns a route's cost on filter chains of other namespaces' Gateways, or nil if the
+// route has no hosts there.
 func ChargeOf(r store.Reader, backends Backends, c *model.Candidate) *Charge {
 	charge := &Charge{Age: AgeOf(c), Chains: Neighbours(c)}
 	if len(charge.Chains) == 0 {
@@ -107,7 +109,8 @@ func ChargeOf(r store.Reader, backends Backends, c *model.Candidate) *Charge {
 	return charge
 }
 
-// Rules above the route's expression budget have no expressions in Envoy.
+// costOf omits the regular expressions of rules above the route's budget for expressions, because
+// Envoy does not get them.
 func costOf(a *model.Attachment) envoy.Cost {
 	sum := envoy.Cost{Hosts: 1}
 	var own model.Expressions
@@ -128,23 +131,23 @@ func costOf(a *model.Attachment) envoy.Cost {
 	return sum
 }
 
-// Cut limits a namespace's routes on a chain.
+// Cut limits a namespace's routes on a filter chain.
 type Cut struct {
 	Budget time.Duration
 	// From is the oldest route that exceeds the budget together with all older routes, or nil.
 	From *Age
-	// Copies is the Cut for copies of wildcard routes in narrower hosts, with half of the budget.
-	// It is nil if all copies fit.
+	// Copies is the Cut for copies of wildcard routes in virtual hosts of more specific hostnames,
+	// with half of the budget. It is nil if all copies fit.
 	Copies *Cut
 }
 
-// Takes reports whether a route has a place: it is older than From, and its own cost does not
-// exceed the budget.
+// Takes reports whether a route is within the limit: it is older than From, and its own cost does
+// not exceed the budget.
 func (c Cut) Takes(age Age, takes time.Duration) bool {
 	return takes <= c.Budget && (c.From == nil || age.Compare(*c.From) < 0)
 }
 
-// CutOf returns the Cut of routes with their costs, or false if all routes have a place.
+// CutOf returns the Cut of routes with their costs, or false if all routes fit.
 func CutOf(budget time.Duration, routes iter.Seq2[Age, time.Duration]) (Cut, bool) {
 	out := Cut{Budget: budget}
 	var sum time.Duration
@@ -180,7 +183,7 @@ func CutOf(budget time.Duration, routes iter.Seq2[Age, time.Duration]) (Cut, boo
 	return out, true
 }
 
-// BudgetLoss returns the loss of a route without a place on a chain.
+// BudgetLoss returns the loss of a route that exceeds the budget of a filter chain.
 func BudgetLoss(route report.Ref, budget time.Duration, charge ChainCharge) model.Loss {
 	takes, who, more := charge.Cost.Time(), "this route, which takes", ", has no room beside older ones"
 	if takes > budget {
@@ -192,7 +195,8 @@ func BudgetLoss(route report.Ref, budget time.Duration, charge ChainCharge) mode
 		more)}
 }
 
-// CopiesLoss returns the loss of a route that is not copied into narrower hosts.
+// CopiesLoss returns the loss of a route that is not copied into virtual hosts of more specific
+// hostnames.
 func CopiesLoss(route report.Ref, budget time.Duration, at ChainCharge, hosts int, takes time.Duration) model.Loss {
 	return model.Loss{Route: route, Gateway: at.Gateway, Chain: at.Chain, Copies: true, Over: fmt.Sprintf(
 		"the routes of namespace %s may take %v of Envoy's time for each change again in narrower hosts on %s of "+

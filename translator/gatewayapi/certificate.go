@@ -102,7 +102,8 @@ func readCertificate(r store.Reader, namespace, name string) (secret *model.Secr
 	return &model.Secret{Name: model.SecretName(namespace, name), Chain: chain, Key: key, Owners: owners}, leaf, ""
 }
 
-// Envoy rejects some PEM that Go accepts, such as headers.
+// encode writes PEM that Envoy accepts. Envoy rejects some PEM that Go accepts, such as PEM with
+// headers.
 func encode(pair *certificates.Pair) (chain, key []byte, err error) {
 	for _, c := range pair.Chain {
 		chain = append(chain, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})...)

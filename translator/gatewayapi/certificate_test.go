@@ -26,7 +26,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// If Envoy rejected a certificate, its listener would have none, without a report.
+// A certificate whose key Envoy rejects must be reported. Otherwise its listener would have no
+// certificate, without a report.
 func TestCertificate_KeysThatEnvoyRejectsAreReported(t *testing.T) {
 	must := func(key crypto.Signer, err error) crypto.Signer {
 		if err != nil {
@@ -72,8 +73,7 @@ func TestCertificate_KeysThatEnvoyRejectsAreReported(t *testing.T) {
 	}
 }
 
-// envoyRejects returns the error of a freshly started Envoy about a listener's certificate; "" if
-// Envoy accepts it.
+// envoyRejects returns Envoy's error about a listener's certificate; "" if Envoy accepts it.
 func envoyRejects(t *testing.T, cert, key string) string {
 	t.Helper()
 	socket := fmt.Sprintf(`{"name": "tls", "typed_config": {
@@ -90,7 +90,6 @@ type judged struct {
 	change func(*x509.Certificate)
 }
 
-// Envoy checks more of a certificate than its key.
 func TestCertificate_IsJudgedAsEnvoyDoes(t *testing.T) {
 	t.Setenv("GODEBUG", "x509negativeserial=1") // as in cmd/penstock
 	ec, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -72,7 +72,8 @@ func ClientTrust(r store.Reader, key string, port uint16) (*model.Secret, bool) 
 	return nil, false
 }
 
-// If no CA certificate resolves, the listener stays closed.
+// clients configures the verification of client certificates. If no CA certificate resolves, the
+// listener takes no traffic.
 func (b *listenerBuilder) clients(l *model.Listener, s *listenerState) {
 	c := ruleFor(clientRules(b.gw), l.Port)
 	if c.validation == nil {
@@ -102,7 +103,8 @@ func (b *listenerBuilder) clients(l *model.Listener, s *listenerState) {
 	}
 }
 
-// The result is a condition about rules that allow clients without a valid certificate, or nil.
+// clientFindings returns a condition about rules that allow clients without a valid certificate, or
+// nil.
 func clientFindings(r store.Reader, out *model.Gateway, gw *gatewayv1.Gateway) *report.Condition {
 	var open []string
 	for _, c := range clientRules(gw) {

@@ -13,9 +13,9 @@ import (
 
 const reasonInternalError gatewayv1.RouteConditionReason = "InternalError"
 
-// If Attach panics for a route, Retain replaces Attach. The rules of the route's last attachment
-// stay in force. Without a last attachment, all rules answer 500 or close the connection, so that
-// no other route takes their traffic.
+// Retain replaces Attach for a route at which Attach panics. The rules of the route's last
+// attachment stay in force. Without a last attachment, all rules answer 500 or close the
+// connection, so that no other route takes their traffic.
 func Retain(r store.Reader, last *model.Attachment, c *model.Candidate, losses []model.Loss) *model.Attachment {
 	a := placed(c, losses)
 	if last != nil && !closed(last) {

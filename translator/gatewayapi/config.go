@@ -14,17 +14,17 @@ const Controller = "penstock.dev/gateway-controller"
 
 // Config configures the translation of Gateway API.
 type Config struct {
-	// Controller is the controllerName of Penstock's classes. "" means the default.
+	// Controller is the controllerName of Penstock's GatewayClasses; "" means the default.
 	Controller string
-	// If AnyClass is set, the GatewayClass of a Gateway need not exist: small folders need no
-	// class.
+	// AnyClass accepts a Gateway even if its GatewayClass does not exist, so that small folders
+	// need no class.
 	AnyClass bool
-	// If AnyController is set, every Gateway is accepted.
+	// AnyController accepts Gateways of every class.
 	AnyController bool
 	// BehindService is set if a Service in front of the proxies has the Gateway's addresses: the
 	// proxies then bind any address.
 	BehindService bool
-	// ReservedPort is a port that managed proxies bind for themselves, or 0.
+	// ReservedPort is a port that Penstock's Envoys bind for their own use; 0 for none.
 	ReservedPort uint16
 }
 
@@ -45,7 +45,7 @@ type Resolution struct {
 	Hops     []model.HopID
 	// Members is set for an import with several exporting clusters.
 	Members *Members
-	// Ref is the store.TargetKey of the object behind an alias.
+	// Ref is the store.TargetKey of the object that an alias means; "" without an alias.
 	Ref string
 	// Reason and Message are set if the backend is unresolved: its share gets 500.
 	Reason, Message string
@@ -53,16 +53,16 @@ type Resolution struct {
 	Outside string
 }
 
-// Members describes the hops to an import's exporting clusters.
+// Members describes the hops (internal listeners) to an import's exporting clusters.
 type Members struct {
 	Cluster model.ClusterID // cluster of the hops
 	Spills  uint32          // number of hops to spill targets
 	Order   model.HopOrder
-	Chooser *model.PickerCall // selects the hop
+	Chooser *model.PickerCall // selects a hop; nil: weights and priorities do
 	RetryOn model.RetryOn
 }
 
-// Target is a cluster of a backend, with fields as in model.WeightedBackend.
+// Target is an Envoy cluster of a backend. Undocumented fields are as in model.WeightedBackend.
 type Target struct {
 	Cluster model.ClusterID
 	Share   uint32 // relative to the other targets; 0: no new requests
@@ -74,6 +74,7 @@ type Target struct {
 	MaxGateways uint32
 	Peer        string
 	Hop         model.HopID
-	// Hostname is the Host header for its endpoints, and overrides a route's filters.
+	// Hostname is the Host header for the cluster's endpoints, and overrides a route's filters; ""
+	// for none.
 	Hostname string
 }

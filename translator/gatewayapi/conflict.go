@@ -124,8 +124,8 @@ func chainName(l *model.Listener) string {
 	return model.ChainName(l.ByName(), l.Port, l.Hostname)
 }
 
-// A client may use one connection for two listeners whose hostnames overlap (Gateway API,
-// OverlappingTLSConfig).
+// overlaps sets the condition OverlappingTLSConfig (Gateway API), because a client may use one
+// connection for two listeners with overlapping hostnames.
 func overlaps(out *model.Gateway) {
 	for _, l := range out.Listeners {
 		var others []string

@@ -10,7 +10,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Contest decides between a listener's candidates that exclude each other, and returns the losses.
+// Contest decides which of a listener's routes gets a host that only one of them can have. It
+// returns the losses of the other routes.
 func Contest(gateway, listener string, candidates []*model.Candidate) []model.Loss {
 	var all []contender
 	for _, c := range candidates {

@@ -9,7 +9,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Envoy's limit of 2^32-1 for the sum of a cluster's weights includes draining endpoints.
+// maxWeights limits the sum of a cluster's weights. Envoy's limit is 2^32-1, and draining endpoints
+// count, too.
 const maxWeights = 1 << 31
 
 // DatagramShare is one backend of a UDPRoute with its endpoints.

@@ -16,17 +16,18 @@ import (
 
 const reasonExpressions gatewayv1.RouteConditionReason = "TooManyRegularExpressions"
 
-// With each change of a route configuration, Envoy compiles all of its expressions on the main
-// thread, in 1 to 3 us for each instruction. An expression takes 3 KiB, 20 bytes for each
-// instruction, and up to 2.8 MiB of states under hostile requests: 512 expressions fit into Envoy's
-// default heap.
+// These budgets limit regular expressions. With each change of a route configuration, Envoy
+// compiles all of its expressions on the main thread, in 1 to 3 us for each instruction. An
+// expression takes 3 KiB, 20 bytes for each instruction, and up to 2.8 MiB of states under hostile
+// requests. So 512 expressions fit into Envoy's default heap.
 var (
 	routeBudget     = model.Expressions{Number: 128, Size: 10_000}
 	namespaceBudget = model.Expressions{Number: 256, Size: 25_000}
 	gatewayBudget   = model.Expressions{Number: 512, Size: 50_000}
 )
 
-// Share returns a namespace's expression budget on a Gateway.
+// Share returns a namespace's budget for expressions on a Gateway with routes of this many
+// namespaces.
 func Share(namespaces int) model.Expressions {
 	n := uint32(max(1, namespaces))
 	return model.Expressions{
@@ -120,7 +121,7 @@ func namespacesText(n int) string {
 	return fmt.Sprintf("%d namespaces", n)
 }
 
-// HasHost reports whether a chain's host is a host of the route itself, not of a wider hostname.
+// HasHost reports whether a host of a filter chain is the route's own, and not of a wider hostname.
 func HasHost(a *model.Attachment, gateway, chain, host string) bool {
 	return slices.ContainsFunc(a.Places, func(p model.Place) bool {
 		return p.Gateway == gateway && p.Chain == chain && slices.Contains(p.Hosts, host)
@@ -134,7 +135,7 @@ func HasWildcard(gateway string, a *model.Attachment) bool {
 	})
 }
 
-// HostsOn counts the virtual hosts on a Gateway that a route itself has.
+// HostsOn counts a route's own virtual hosts on a Gateway.
 func HostsOn(gateway string, a *model.Attachment) (n int) {
 	for _, p := range a.Places {
 		if p.Gateway == gateway && !p.Stream {

@@ -86,7 +86,8 @@ func (b *ruleBuilder) filters(specs []gatewayv1.HTTPRouteFilter, matches []model
 	return f
 }
 
-// Envoy changes Host only by rewriting, so the filter's Host goes to *host.
+// headers reads a header filter. Envoy changes Host only by a host rewrite, so headers stores the
+// filter's Host in *host; nil means that the filter cannot set Host.
 func (b *ruleBuilder) headers(spec *gatewayv1.HTTPHeaderFilter, field string, host *string) model.HeaderChanges {
 	read := func(list []gatewayv1.HTTPHeader, field string, set bool) (out []model.Header) {
 		for i, h := range list {
@@ -122,11 +123,11 @@ func (b *ruleBuilder) headers(spec *gatewayv1.HTTPHeaderFilter, field string, ho
 
 var token = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 
-// ownHeaders are the prefixes of the headers in which gates and pickers pass on the caller's
-// identity. A route that sets such a header would forge the identity for the next hop or cluster.
+// ownHeaders are prefixes of the headers in which Penstock passes on the caller's identity. A route
+// that sets such a header would forge the identity.
 var ownHeaders = []string{"x-penstock-", "penstock-peer-"}
 
-// Envoy rejects a whole route configuration for one invalid header name.
+// headerName reports an invalid name, because Envoy rejects a whole route configuration for it.
 func (b *ruleBuilder) headerName(name, field string) string {
 	if !token.MatchString(name) {
 		b.unsupported(field, "%q is not the name of a header", name)

@@ -19,8 +19,8 @@ import (
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 )
 
-// A Secret counts as a certificate only if it has a certificate with its key. Envoy gets the same
-// chain and key, as PEM without other content.
+// A Secret is accepted only if it has a certificate with its key. Envoy gets the same chain and
+// key, as PEM without other content.
 func FuzzCertificate_AgreesWithTLS(f *testing.F) {
 	seeds := pemSeeds(f)
 	for i := 0; i < len(seeds); i += 2 {
@@ -36,7 +36,7 @@ func FuzzCertificate_AgreesWithTLS(f *testing.F) {
 			t.Fatalf("secret %v, problem %q; want exactly one of them", secret != nil, problem)
 		}
 		if secret == nil {
-			return // another test covers keys that Envoy rejects
+			return // TestCertificate_KeysThatEnvoyRejectsAreReported covers keys
 		}
 		want, err := certificates.ReadPair(chain, key)
 		if err != nil {
@@ -52,7 +52,6 @@ func FuzzCertificate_AgreesWithTLS(f *testing.F) {
 		}).Equal(want.Key) {
 			t.Error("Envoy gets another key")
 		}
-		// Crypto/tls must read the same chain.
 		if pair, err := tls.X509KeyPair(chain, key); err == nil {
 			sameChain(t, raw(got.Chain), pair.Certificate)
 		}
@@ -107,9 +106,7 @@ func onlyPEM(t *testing.T, text []byte) {
 	}
 }
 
-// A bundle has exactly the certificates that crypto/x509 and Envoy read, and one unreadable
-// certificate invalidates the bundle. So there is never other trust than intended, and missing
-// trust is reported.
+// One unreadable certificate must invalidate the bundle, so that missing trust is reported.
 func FuzzCABundle_AgreesWithX509(f *testing.F) {
 	seeds := pemSeeds(f)
 	for i := 0; i < len(seeds); i += 2 {

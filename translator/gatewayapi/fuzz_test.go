@@ -14,7 +14,7 @@ import (
 )
 
 // Whatever a user writes into a route, the route is either not accepted, with a condition, or
-// passes the checks of Envoy's configuration. Otherwise a whole virtual host would be withheld.
+// passes the checks of Envoy's configuration. Otherwise Envoy would not get a whole virtual host.
 func FuzzRoute_TakesNoNeighbourDown(f *testing.F) {
 	f.Add("/a", "X-A", "b", "q", "c", "d.example.com", "/e", "X-Remove", int32(1), int32(302), "GET", "10s")
 	f.Add("", "", "", "", "", "", "", "", int32(0), int32(0), "", "")
@@ -106,7 +106,7 @@ func fuzzedMatch(
 	return match
 }
 
-// fuzzedFilters returns rules with all filters and sessions that Envoy handles separately.
+// fuzzedFilters returns rules with CORS, external authorization, mirrors and sessions.
 func fuzzedFilters(path, name, value, host, newPath, duration string, number int32) []gatewayv1.HTTPRouteRule {
 	svc := gatewayv1.BackendObjectReference{Name: "svc", Port: new(int32(80))}
 	times, prefix := gatewayv1.Duration(duration), gatewayv1.PathMatchPathPrefix

@@ -17,8 +17,8 @@ import (
 
 const anyAddress = "0.0.0.0"
 
-// Gateway returns the decisions about a Gateway and its listeners. It returns nil if Penstock does
-// not serve the Gateway (NotOurs).
+// Gateway translates a Gateway and its listeners. It returns nil if Penstock does not serve the
+// Gateway (NotOurs).
 func Gateway(r store.Reader, cfg Config, key string) *model.Gateway {
 	gw, ok := store.Gateways.Get(r, key)
 	if !ok {
@@ -161,8 +161,8 @@ func gatewayConditions(out *model.Gateway, rejected, unshown *report.Condition) 
 }
 
 // Ports lists a Gateway's ports by number. On a port, each HTTPS listener has its own filter chain,
-// and the cleartext listeners share one. The chains of TCP and TLS are not in the list: they are
-// made from routes.
+// and the cleartext listeners share one. The list has no chains of TCP and TLS listeners, because
+// these depend on routes (Stream).
 func Ports(gw *model.Gateway) []model.Port {
 	ports := map[model.Socket]*model.Port{}
 	for _, l := range gw.Listeners {

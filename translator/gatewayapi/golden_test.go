@@ -13,8 +13,9 @@ import (
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 )
 
-// golden reads testdata. Each file begins with what a user would lose if it failed, then has the
-// user's objects, and then all decisions and reports. `make golden` rewrites the last part.
+// golden calls each for each file in testdata. A file begins with a user's loss if the test fails.
+// Then it has the user's objects, and all decisions and reports. `make golden` rewrites the last
+// part.
 func golden(t *testing.T, each func(t *testing.T, file string, archive *txtar.Archive, cfg gatewayapi.Config)) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {

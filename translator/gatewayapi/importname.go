@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-project/penstock/multicluster/selection"
 )
 
-// Imported returns the import with the given key. Its clusters are the clusters that the
-// InferencePoolImport lists or members offer (store.Offer), except those that its PoolPolicy
-// excludes.
+// Imported returns the import with the given key. Its clusters are the clusters in the
+// InferencePoolImport and the exports of other clusters (store.Offer), except clusters that its
+// PoolPolicy excludes.
 func Imported(r store.Reader, key string) (*inferenceapi.InferencePoolImport, bool) {
 	obj, _, ok := ImportedWithin(r, key)
 	return obj, ok
@@ -50,7 +50,7 @@ func ImportedWithin(r store.Reader, key string) (obj *inferenceapi.InferencePool
 	return &bounded, outside, true
 }
 
-// OwnPlace returns this cluster's place, zero outside a cluster set.
+// OwnPlace returns this cluster's name, region and zone; zero outside a cluster set.
 func OwnPlace(r store.Reader) selection.Place {
 	m, ok := store.Memberships.Get(r, store.OwnMembership)
 	if !ok {
@@ -68,7 +68,8 @@ func PoolPolicies(r store.Reader, kind, namespace, name string) []*v1alpha1.Pool
 		})
 }
 
-// ImportPolicies is PoolPolicies for a whole import.
+// ImportPolicies is PoolPolicies for a whole import, or nil if the import's name means something
+// else.
 func ImportPolicies(r store.Reader, namespace, name string) []*v1alpha1.PoolPolicy {
 	list := PoolPolicies(r, "InferencePoolImport", namespace, name)
 	if len(list) > 0 && !HasItsName(r, namespace, name) {

@@ -133,7 +133,7 @@ func (b *listenerBuilder) share() {
 }
 
 // ListenerSetReport reports on a ListenerSet. It returns nil if another controller serves its
-// Gateway. The func `attached` counts the routes of a listener key.
+// Gateway. attached counts the routes of a listener key.
 func ListenerSetReport(r store.Reader, cfg Config, key string, gateways func(key string) (*model.Gateway, bool),
 	attached func(gateway, listener string) int32) *report.Report {
 	set, ok := store.ListenerSets.Get(r, key)

@@ -21,14 +21,14 @@ type Meaning struct {
 	Namespace, Import string
 	Cluster           string // "" for the whole import
 
-	written bool  // a user or another controller wrote it
-	since   int64 // time as in store.Offer.Since
+	written bool  // a user or another controller wrote the import
+	since   int64 // in Unix microseconds, as in store.Offer.Since
 }
 
 // Key returns the import's key.
 func (m *Meaning) Key() string { return objectid.Join(m.Namespace, m.Import) }
 
-// String describes the meaning.
+// String implements fmt.Stringer.
 func (m *Meaning) String() string {
 	text := "InferencePoolImport " + m.Key()
 	if m.Cluster != "" {

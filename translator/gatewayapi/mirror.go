@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// An unresolved mirror is dropped (specification). So is a mirror to a pool: it would take queue
-// space and picker time for dropped answers.
+// mirror drops an unresolved mirror (Gateway API). It also drops a mirror to a pool, which would
+// use queue space and picker time for dropped answers.
 func (b *ruleBuilder) mirror(f *filters, spec *gatewayv1.HTTPRequestMirrorFilter, field string) {
 	m := model.Mirror{Numerator: 1, Denominator: 1}
 	switch {

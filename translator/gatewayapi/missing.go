@@ -9,7 +9,7 @@ import (
 )
 
 // Missing returns why a reference has no effect. If the object exists but is invalid, the result
-// states that. Otherwise it is the parameter `absent`, followed by a similar name if there is one.
+// states this. Otherwise it is the parameter absent, followed by a similar name if there is one.
 func Missing(r store.Reader, from, ref report.Ref, absent string) string {
 	if invalid(r, ref) {
 		return ref.String() + " is invalid: see its findings"
@@ -41,7 +41,7 @@ func meantObject(r store.Reader, from, ref report.Ref) string {
 }
 
 // Elsewhere suggests the pool or import with the same name in another namespace, or returns "". If
-// namespaces belong to several users, it discloses nothing without a grant.
+// namespaces belong to several users, it suggests only objects for which there is a grant.
 func Elsewhere(r store.Reader, from, ref report.Ref) string {
 	if invalid(r, ref) {
 		return ""
@@ -63,7 +63,8 @@ func Elsewhere(r store.Reader, from, ref report.Ref) string {
 	return ""
 }
 
-// A change of any found object recomputes the reference, so the search is limited.
+// mostNames limits the search, because a change of any found object recomputes the row with the
+// reference.
 const mostNames = 64
 
 func idsOf(r store.Reader, ref report.Ref, index, key string) []string {
@@ -83,8 +84,8 @@ func DidYouMean(name string, names []string) string {
 	return ""
 }
 
-// The store holds an object of an on-demand kind only while a row reads it, so no search is
-// possible.
+// onDemand reports whether the store has a kind's objects only while a row reads them. No search is
+// possible then.
 func onDemand(r store.Reader, kind string) bool {
 	graph, ok := r.(interface{ OnDemand(table string) bool })
 	return ok && graph.OnDemand(kind)

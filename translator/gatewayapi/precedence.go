@@ -29,8 +29,8 @@ func (c candidate) compare(o candidate) int {
 	)
 }
 
-// The specification leaves the rank of regular expressions open. If they ranked after prefixes, any
-// rule for "/" would hide them.
+// Gateway API leaves the rank of regular expressions open. If they ranked after prefixes, any rule
+// for "/" would hide them.
 func pathRank(m *model.Match) int {
 	switch m.PathKind {
 	case model.PathExact:

@@ -18,7 +18,7 @@ import (
 
 type request struct{ host, path, method, header string }
 
-// oracle answers a request by the specification's text, directly from the objects. It takes the
+// oracle answers a request directly from the objects, as Gateway API specifies. It takes the
 // listener with the most specific hostname, and then the best match of the attached routes. ""
 // means 404.
 func oracle(gw *gatewayv1.Gateway, routes []*gatewayv1.HTTPRoute, q request) string {

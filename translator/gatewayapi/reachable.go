@@ -84,8 +84,8 @@ func (b *ruleBuilder) queryParameter(m *model.Match, q gatewayv1.HTTPQueryParamM
 	}
 }
 
-// sentForms returns an expression for all encodings of a query parameter's value, or "" if only one
-// exists.
+// sentForms returns a regular expression for all encodings of a query parameter's value, or "" if
+// only one exists.
 func sentForms(value string) string {
 	var out strings.Builder
 	several := false
@@ -135,8 +135,8 @@ func (b *ruleBuilder) reachablePattern(pattern string, never func(string) bool, 
 	}
 }
 
-// demanded returns a text that every match of an expression contains, and that no request can have
-// (the func `never`).
+// demanded returns a text that each match of a regular expression contains and that no request can
+// have, as the func never reports. It returns "" without such a text.
 func demanded(re *syntax.Regexp, never func(string) bool) string {
 	switch re.Op {
 	case syntax.OpLiteral:

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 )
 
-// indexed is a reader that forbids reads of whole tables, because each change of the kind would
-// recompute the row that reads.
+// indexed is a reader that forbids reads of whole tables. A row that reads a whole table is
+// recomputed after each change of the kind.
 type indexed struct {
 	t *testing.T
 	store.Reader

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	// Routes to pools name this message.
+	// protojson needs these messages for routes to pools.
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/lua/v3"
 	"github.com/rogpeppe/go-internal/txtar"
@@ -69,8 +69,8 @@ func routeConfiguration(t *testing.T, c model.Chain, hosts []*model.VirtualHost)
 	return string(text)
 }
 
-// bootstrap returns a bootstrap with a listener for each route configuration. transport is their
-// transport socket in JSON; "" for cleartext.
+// bootstrap returns a bootstrap with a listener for each route configuration. transport is the
+// listeners' transport socket in JSON; "" for cleartext.
 func bootstrap(transport string, routes ...string) string {
 	var listeners []string
 	for i, rc := range routes {

@@ -18,8 +18,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// One expression that Envoy rejects makes it reject a whole route configuration, so the expression
-// must be reported.
+// Envoy rejects a whole route configuration for one invalid expression.
 func TestRegex_ExpressionsThatEnvoyRejectsAreReported(t *testing.T) {
 	rejected := []string{"", "a(b", "a**", "(?=a)", `\x{100}`, `\x{10FFFF}`, `\x{D800}`, `[\x{100}-\x{200}]`,
 		`\\\x{100}`, strings.Repeat(`\pL{1000}`, 20)}

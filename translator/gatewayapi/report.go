@@ -7,8 +7,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// GatewayReport reports on a Gateway. The func `attached` counts the Accepted routes of a listener
-// key.
+// GatewayReport reports on a Gateway. attached counts the Accepted routes of a listener key.
 func GatewayReport(gw *model.Gateway, attached func(listener string) int32) report.Report {
 	out := report.Report{
 		Owner: gw.Ref, Conditions: gw.Conditions, Addresses: gw.Addresses, Findings: gw.Findings,
@@ -35,7 +34,7 @@ func listenerReports(gw *model.Gateway, owner report.Ref,
 	return out
 }
 
-// RouteReport reports on a route. The parameter `overruns` has the route's rules above a budget.
+// RouteReport reports on a route. overruns has the route's rules above a budget.
 func RouteReport(a *model.Attachment, c *model.Candidate, overruns []model.Overrun) report.Report {
 	out := report.Report{Owner: a.Route, Parents: a.Parents, Findings: a.Findings}
 	if len(overruns) == 0 {

@@ -21,8 +21,8 @@ type problem struct {
 	fix    string
 }
 
-// A rule with a problem answers 500 for every valid match, so that other rules do not take its
-// traffic.
+// ruleBuilder translates a route's rules. A rule with a problem answers 500 for each valid match,
+// so that other rules do not take its traffic.
 type ruleBuilder struct {
 	r        store.Reader
 	backends Backends

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Sessions are for Services and imports. A session of an import stays in one cluster. A pool's
-// picker chooses endpoints better than a cookie, by the prompts' common prefixes.
+// session supports Services and imports. A session of an import stays in one exporting cluster. For
+// a pool, the picker chooses endpoints better than a cookie, by the prompts' common prefixes.
 func (b *ruleBuilder) session(spec *gatewayv1.HTTPRouteRule, matches []model.Match, field string) *model.Session {
 	s := spec.SessionPersistence
 	if s == nil {

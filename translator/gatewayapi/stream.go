@@ -38,8 +38,8 @@ func (b *ruleBuilder) stream(name *gatewayv1.SectionName, specs []gatewayv1.Back
 }
 
 // Stream returns the filter chain of one host of a TCP or TLS listener, or the stream of a UDP
-// listener. The parameter `attached` has at most one route for the host. The result is nil if
-// neither the listener nor a route has the host.
+// listener. attached has at most one route for the host. The result is nil if neither the listener
+// nor a route has the host.
 func Stream(gw *model.Gateway, chain, host string, attached []*model.Attachment) *model.Stream {
 	i := slices.IndexFunc(gw.Listeners, func(l *model.Listener) bool { return l.Chain == chain && l.Stream() })
 	if i < 0 || len(attached) == 0 && gw.Listeners[i].Hostname != host {
@@ -72,7 +72,7 @@ func streamName(l *model.Listener, host string) string {
 	return model.StreamName(l.ByName(), l.Port, host)
 }
 
-// DatagramListener returns the UDP listener of a cluster, or nil if it takes no traffic.
+// DatagramListener returns the UDP listener of a cluster, or nil if the listener takes no traffic.
 func DatagramListener(gw *model.Gateway, id model.ClusterID) *model.Listener {
 	for _, l := range gw.Listeners {
 		if l.Datagrams() && l.Chain != "" && int32(l.Port) == id.Port {

@@ -9,7 +9,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// If the policy is unresolved, requests get 500 (HTTPRouteFilter).
+// extension reads a PoolPolicy with a subset. If the policy is unresolved, requests get 500
+// (HTTPRouteFilter).
 func (b *ruleBuilder) extension(f *filters, spec *gatewayv1.LocalObjectReference, field string, backend bool) {
 	policies := store.PoolPolicies
 	ref := report.Ref{Group: string(spec.Group), Kind: string(spec.Kind), Namespace: b.out.Route.Namespace,

@@ -12,9 +12,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// VirtualHost orders the routes of a host of a chain, or returns nil. The parameter `attached` has
-// the routes of the host and of hostnames that cover it: the specification lets *.a.com answer
-// requests that x.a.com does not match, but Envoy's virtual hosts do not fall through.
+// VirtualHost returns a virtual host of a filter chain with its routes in order, or nil. attached
+// has the routes of the host and of hostnames that cover it. In Gateway API, *.a.com answers
+// requests that no route of x.a.com matches, but Envoy tries only one virtual host.
 func VirtualHost(gw *model.Gateway, chain, host string, attached []*model.Attachment,
 	budget Budget) *model.VirtualHost {
 	i := slices.IndexFunc(gw.Listeners, func(l *model.Listener) bool {

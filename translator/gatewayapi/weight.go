@@ -12,7 +12,7 @@ import (
 type share struct {
 	weight            uint32
 	backend           string   // store.TargetKey of the backend
-	targets           []Target // none: unresolved; if no Share is above 0, weight is 0
+	targets           []Target // empty: unresolved; if no Share is above 0, weight is 0
 	clusters          []model.ClusterID
 	hops              []model.HopID
 	members           *Members
@@ -21,9 +21,9 @@ type share struct {
 	own               *model.OwnFilters
 }
 
-// weigh converts the weights of a rule's backendRefs and the shares within them into exact weights
-// of clusters. An unresolved backend keeps its share, without a cluster, and answers 500. An import
-// with several exporting clusters is one cluster of hops to them.
+// weigh converts the weights of a rule's backendRefs, and the shares within them, into exact
+// weights of Envoy clusters. An unresolved backend keeps its share, without a cluster, and answers
+// 500. An import with several exporting clusters becomes one cluster of hops to them.
 func weigh(shares []share) []model.WeightedBackend {
 	var out []model.WeightedBackend
 	var parts []*big.Rat

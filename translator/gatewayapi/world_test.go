@@ -155,7 +155,7 @@ type world struct {
 	cfg      gatewayapi.Config
 	gateways map[string]*model.Gateway
 	attached []*model.Attachment
-	passed   []*model.Attachment // attached, as passed to VirtualHost
+	passed   []*model.Attachment // attached, as VirtualHost gets it
 }
 
 func decide(view store.Reader, cfg gatewayapi.Config) *world {
@@ -221,7 +221,7 @@ func (w *world) gatewayKeys() []string {
 func (w *world) hosts(gw *model.Gateway, chain string) (out []*model.VirtualHost) {
 	var names []string
 	for _, l := range gw.Listeners {
-		// Also a listener without routes: otherwise a less specific listener would answer.
+		// A listener without routes counts, too: otherwise a less specific listener would answer.
 		if l.Chain == chain {
 			names = append(names, l.Hostname)
 		}

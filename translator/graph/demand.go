@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Key is a key in an index of a table of the store.
+// Key is a key in an index of a store table.
 type Key struct{ Table, Index, Key string }
 
 // Compare orders keys.
@@ -14,11 +14,11 @@ func (k Key) Compare(o Key) int {
 	return cmp.Or(strings.Compare(k.Table, o.Table), strings.Compare(k.Index, o.Index), strings.Compare(k.Key, o.Key))
 }
 
-// Demand makes each Diff list the keys of these store tables that rows start or stop reading. Call
-// it before the first Update.
+// Demand makes each Diff list the keys of these store tables that rows start or stop reading. It
+// must be called before the first Update.
 func (e *Engine) Demand(tables ...string) { e.follow(true, tables) }
 
-// Follow is Demand for tables whose objects arrive late or never: no row waits for them.
+// Follow is Demand for tables whose objects may never arrive. No row waits for their keys.
 func (e *Engine) Follow(tables ...string) { e.follow(false, tables) }
 
 func (e *Engine) follow(wait bool, tables []string) {
@@ -30,15 +30,15 @@ func (e *Engine) follow(wait bool, tables []string) {
 	}
 }
 
-// OnDemand reports whether, in a table, the store holds only the keys that rows read.
+// OnDemand reports whether the store holds only those keys of a table that rows read.
 func (r *Reader) OnDemand(table string) bool {
 	wait, ok := r.engine.demanded[table]
 	return ok && wait
 }
 
-// WaitForDemands makes rows wait for keys that they start to read, until an Update lists the keys
-// as arrived. A waiting row keeps its last value. A row also stays while one of its source rows
-// waits. Rows that read a waiting row without a value wait, too.
+// WaitForDemands makes a row that reads a new key wait until an Update lists the key as arrived. A
+// waiting row keeps its last value. A row also stays while one of its source rows waits. Rows that
+// read a waiting row without a value wait, too.
 func (e *Engine) WaitForDemands() { e.demand.wait = true }
 
 func (e *Engine) demandFor(name [2]string) *demandedIndex {
@@ -52,7 +52,7 @@ func (e *Engine) demandFor(name [2]string) *demandedIndex {
 type demandedIndex struct {
 	table, index string
 	wait         bool
-	read         map[string]bool // by key that rows read; true if its object has arrived
+	read         map[string]bool // by key that rows read; true if the key has arrived
 }
 
 type demand struct {
@@ -77,14 +77,13 @@ func (e *Engine) arrive(keys []Key) {
 	}
 }
 
-// sourceWaits reports whether only the last value of a waiting row gives a source the key. Rows
-// that read that value may reference the key's row, so the row must stay.
+// sourceWaits reports whether a waiting source row gives the key. Readers of the waiting row's last
+// value may reference the key's row, so the key's row must stay.
 func (t *Table[K, V]) sourceWaits(key K) bool {
 	return slices.ContainsFunc(t.Sources, func(s Source[K]) bool { return s.has(key) && s.waits(key) })
 }
 
-// The end of a source's wait alone invalidates no row, so keep makes the next Update recompute the
-// row of `key`.
+// keep makes the next Update recompute a row: the end of a source's wait invalidates no row.
 func (t *Table[K, V]) keep(key K) {
 	if t.kept == nil {
 		t.kept = map[K]struct{}{}
@@ -115,7 +114,7 @@ func (d *demand) settle() (wanted, unwanted []Key) {
 			unwanted = append(unwanted, key)
 		}
 	}
-	d.dirty = nil // a reused map would keep its size from the first Update
+	d.dirty = nil // a reused map would keep its large size from the first Update
 	slices.SortFunc(wanted, Key.Compare)
 	slices.SortFunc(unwanted, Key.Compare)
 	return wanted, unwanted

@@ -1,21 +1,19 @@
-// Package graph is the incremental engine, without any notion of Gateway API or Envoy. Only
-// translator calls it. Its tables hold results of pure functions of the store and of earlier
-// tables.
+// Package graph is an incremental computation engine that knows neither Gateway API nor Envoy. Its
+// tables hold results of pure functions of the store and of earlier tables.
 //
-// A row lives while one of the table's sources has its key. The engine records every read, even of
-// a missing row. It recomputes the rows that read a changed key, table by table, and stops where a
-// result equals the old one.
+// A row exists while one of the table's sources has its key. The engine records every read, even a
+// read of a missing row. After a change it recomputes, table by table, the rows that read a changed
+// key. It stops where a new result equals the old result.
 //
-// Invariants: a table reads only the store and earlier tables; a violation panics. After any
-// changes, Update leaves the rows that a new engine would compute from the same store, except for
-// rows whose computation panics or that wait for a key.
+// Invariants: a table reads only the store and earlier tables; a violation panics. After Update,
+// the rows equal the rows that a new engine computes from the same store. Rows that panicked, or
+// that wait for a key, are exceptions.
 //
 // # Design notes from profiles
 //
-// An unchanged source does not invalidate rows that only exist because of it. A row's reads are a
-// list of pointers, because maps of three strings took three times the memory. All sorts the rows
-// when it is called: keeping every table sorted took a third of the time when 10,000 imports
-// arrived in any order.
+// A row's reads are a list of pointers: maps of three strings took three times the memory.
+// Table.All sorts the rows when it is called. With tables that were always sorted, sorting took a
+// third of the time when 10,000 imports arrived in random order.
 //
 // Tests: go test ./translator/graph
 package graph

@@ -16,7 +16,7 @@ type Engine struct {
 	layers   []layer
 	names    map[string]bool
 	columns  map[[2]string]*column[string]
-	demanded map[string]bool // keyed by table; true if rows wait for its keys
+	demanded map[string]bool // by store table, from Demand (true: rows wait) and Follow (false)
 	demand   *demand
 	world    *store.View
 	revision uint32
@@ -63,21 +63,21 @@ func (s stored) feed(to dependent[string]) {
 	c.dependents = append(c.dependents, to)
 }
 
-// Diff reports what an Update changed and computed.
+// Diff reports an Update's changes and recomputed rows.
 type Diff struct {
 	changes map[string]any
-	// Computed and Changed count rows by table.
+	// Computed and Changed count rows; the key is the table's name.
 	Computed, Changed map[string]int
-	// Wanted and Unwanted list the keys of Demand's and Follow's tables that rows began and ceased
-	// to read.
+	// Wanted and Unwanted list the keys in tables of Demand and Follow that rows started and
+	// stopped reading.
 	Wanted, Unwanted []Key
 	Panics           []*Panic
 	Recovered        []Recovered
 }
 
-// Update brings every row up to date with view. The parameter `changes` must list all differences
-// to the last view; a new engine needs store.Everything. The parameter `arrived` lists wanted keys
-// whose objects, if they exist, are in view now.
+// Update recomputes the rows that the changes invalidate. The parameter `changes` must list all
+// differences between view and the last view; a new engine needs store.Everything. The parameter
+// `arrived` lists keys from Diff.Wanted whose objects, if they exist, are now in view.
 func (e *Engine) Update(view *store.View, changes []store.Change, arrived ...Key) *Diff {
 	e.world, e.revision = view, uint32(view.Revision())
 	d := &Diff{changes: map[string]any{}, Computed: map[string]int{}, Changed: map[string]int{}}
@@ -97,15 +97,15 @@ func (e *Engine) Update(view *store.View, changes []store.Change, arrived ...Key
 // Rows counts the rows computed since New. Any goroutine may call it.
 func (e *Engine) Rows() uint64 { return e.rows.Load() }
 
-// Reader gives a Compute function access to the store and to earlier tables, and records its reads.
+// Reader reads the store and earlier tables for a Compute function, and records the reads.
 type Reader struct {
 	engine    *Engine
 	layer     int
 	remembers bool
-	waits     bool // Compute read a key that has not arrived, or a waiting row without a value
+	waits     bool // set by a read of a key that has not arrived, or of a waiting row without a value
 }
 
-// Reader reads the engine's current rows without recording.
+// Reader returns a Reader of the current rows that records nothing.
 func (e *Engine) Reader() *Reader { return &Reader{engine: e, layer: len(e.layers)} }
 
 // Rows implements store.Reader.
@@ -124,7 +124,7 @@ func (r *Reader) check(table string, layer int) {
 	}
 }
 
-// Work lists how many rows each table computed and changed, in descending order.
+// Work lists "table=changed/computed", most computed rows first.
 func (d *Diff) Work() string {
 	names := slices.SortedFunc(maps.Keys(d.Computed), func(a, b string) int {
 		return cmp.Or(d.Computed[b]-d.Computed[a], strings.Compare(a, b))

@@ -8,27 +8,24 @@ import (
 
 // Explanation describes how a row got its value.
 type Explanation struct {
-	Table string `json:"table"`
-	Key   string `json:"key"`
-	// Exists is false if Compute makes no row for the key.
-	Exists bool `json:"exists"`
-	// Waits is true while the row keeps its last value because something that it reads has not
-	// arrived (WaitForDemands).
+	Table  string `json:"table"`
+	Key    string `json:"key"`
+	Exists bool   `json:"exists"`
+	// Waits is true while the row waits for a key (Engine.WaitForDemands).
 	Waits bool `json:"waits,omitempty"`
-	// Computed and Changed are the store revisions of the last recomputation and of the last new
-	// value.
+	// Computed and Changed are store revisions: of the last computation and of the last new value.
 	Computed uint32 `json:"computed"`
 	Changed  uint32 `json:"changed"`
-	// Cause is the changed read, as in Reads; "" if a source gained the key.
+	// Cause is the changed key, in the format of Reads; "" if a source gained the row's key.
 	Cause string `json:"cause,omitempty"`
 	// Reads lists "store KIND by INDEX: KEY", "TABLE: KEY" or "TABLE by INDEX: KEY".
 	Reads []string `json:"reads,omitempty"`
-	// Readers lists, sorted, the rows that read this row by key.
+	// Readers lists the rows that read this row by key, sorted.
 	Readers []string `json:"readers,omitempty"`
 }
 
-// Explain returns the rows whose key equals the text. If there are no such rows, it returns the
-// rows whose key contains the text. It walks over all rows.
+// Explain returns the rows whose key equals the text, or else the rows whose key contains the text.
+// It walks over all rows.
 func (e *Engine) Explain(key string) []Explanation {
 	list := e.explain(func(k string) bool { return k == key })
 	if len(list) == 0 {

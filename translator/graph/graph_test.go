@@ -17,16 +17,15 @@ import (
 	"github.com/penstock-project/penstock/translator/graph"
 )
 
-// zone is a key with two parts, as some keys of translator have.
 type zone struct{ region, name string }
 
 func (z zone) compare(o zone) int {
 	return cmp.Or(strings.Compare(z.region, o.region), strings.Compare(z.name, o.name))
 }
 
-// world is a small translation. A pod's label "wants" lists services. Each wanted service has a
-// row, which reads the ConfigMap of its name. A zone lists the services in it. A copy repeats the
-// first service that a pod wants.
+// world has four tables: wants has each pod's label "wants" (a list of services), services has the
+// zone of each wanted service (from its ConfigMap), zones has the services of each zone, and copies
+// has the first service of each pod.
 type world struct {
 	engine    *graph.Engine
 	wants     *graph.Table[string, string]
@@ -241,7 +240,7 @@ func TestGraph_DemandNamesTheKeysThatBeginAndCeaseToBeRead(t *testing.T) {
 	}
 }
 
-// zoned returns a lab whose zone a has s1. From now on its ConfigMaps are read on demand.
+// zoned returns a lab with service s1 in zone a. Rows wait for ConfigMaps that they start to read.
 func zoned(t *testing.T) *lab {
 	l := newLab(t)
 	l.engine.Demand("ConfigMap")
@@ -270,7 +269,7 @@ func TestGraph_RowWaitsForWhatIsReadOnDemand(t *testing.T) {
 	if v, _ := l.services.Get(l.engine.Reader(), "s1"); v.name != "b" {
 		t.Errorf(`s1 is in zone %q: it waits for what other rows read, want "b"`, v.name)
 	}
-	l.arrive("s2") // the key has arrived, but has no object
+	l.arrive("s2") // the key arrives without an object
 	if v, _ := l.services.Get(l.engine.Reader(), "s2"); v.name != "nowhere" {
 		t.Errorf("s2 is %v after all that exists has arrived, want nowhere", v)
 	}
@@ -298,8 +297,8 @@ func TestGraph_RowKeepsItsValueWhileItWaits(t *testing.T) {
 	}
 }
 
-// This is like a Gateway (pod) whose new certificate (ConfigMap) has not arrived when the old one
-// is deleted. Its listener still references the old certificate.
+// A pod stands for a Gateway, and a ConfigMap for its certificate. The old certificate is deleted
+// before the new certificate arrives. Until then, the row of the old certificate must stay.
 func TestGraph_RowThatIsNamedByALastValueStays(t *testing.T) {
 	e, s := graph.New(), store.New()
 	gateways := graph.Declare(e, graph.Table[string, string]{

@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// Index holds a table's rows by additional keys, and is a source of these keys.
+// Index finds a table's rows by other keys. It is also a Source of these keys.
 type Index[K comparable, V any, I comparable] struct {
 	table *Table[K, V]
 	keys  func(key K, value V) []I
-	rows  map[I][]*row[K, V] // sorted; no empty lists
+	rows  map[I][]*row[K, V] // lists are sorted and never empty
 	reads column[I]
 
 	old, now []I
@@ -20,8 +20,8 @@ type index[K comparable, V any] interface {
 	move(n *row[K, V])
 }
 
-// NewIndex adds an index to a table. The func `keys` must be pure, because it is called again for
-// an old value.
+// NewIndex adds an index to a table. The function `keys` must be pure: it is called again for old
+// values.
 func NewIndex[K comparable, V any, I comparable](t *Table[K, V], name string,
 	keys func(key K, value V) []I) *Index[K, V, I] {
 	ix := &Index[K, V, I]{table: t, keys: keys, rows: map[I][]*row[K, V]{}}
@@ -52,9 +52,9 @@ func (ix *Index[K, V, I]) prepare(c Change[K, V]) {
 	}
 }
 
-// move moves a row from its old keys to its new keys. At a key that both the old and the new value
-// have, move invalidates only rows that read the key, not rows that merely exist because of it.
-// Otherwise each change of a route would recompute its clusters.
+// move moves a row from its old keys to its new keys. If the old and the new value share a key,
+// move invalidates only the rows that read the key. It does not invalidate the row with that key in
+// dependent tables: otherwise each change of a route would recompute its clusters.
 func (ix *Index[K, V, I]) move(n *row[K, V]) {
 	old, now := ix.old, ix.now
 	ix.old, ix.now = nil, nil
@@ -101,7 +101,7 @@ func (ix *Index[K, V, I]) read(r *Reader, key I) []*row[K, V] {
 	return ix.rows[key]
 }
 
-// By returns an index key's rows, sorted by their keys in the table.
+// By returns the rows at an index key, sorted by table key.
 func (ix *Index[K, V, I]) By(r *Reader, key I) []Row[K, V] {
 	list := ix.read(r, key)
 	rows := make([]Row[K, V], len(list))
@@ -111,7 +111,7 @@ func (ix *Index[K, V, I]) By(r *Reader, key I) []Row[K, V] {
 	return rows
 }
 
-// Each is By without a copy. The result `rows` is valid until Compute returns.
+// Each is By without a copy. The iterator is valid until Compute returns.
 func (ix *Index[K, V, I]) Each(r *Reader, key I) (n int, rows iter.Seq2[K, V]) {
 	list := ix.read(r, key)
 	return len(list), walk(list)

@@ -1,6 +1,6 @@
 package graph
 
-// Reads are the most frequent operation: a map in each column makes a read one lookup.
+// Reads are the most frequent operation. With a map in each column, a read needs one lookup.
 type column[K comparable] struct {
 	name       string
 	subjects   map[K]*keyed[K]
@@ -32,7 +32,7 @@ func (s *keyed[K]) describe() string { return describe(s.column.name, s.value) }
 type node struct {
 	row   anyRow
 	reads []*subject
-	// cause is nil if a source gained or lost the key.
+	// cause is the changed key that the row read; nil if a source gained or lost the row's key.
 	cause             *subject
 	computed, changed uint32
 }
@@ -44,8 +44,8 @@ type anyRow interface {
 
 const crowd = 16
 
-// Nearly every subject has one to three readers: a list or a map would be larger than the rest of a
-// subject.
+// Nearly every subject has one to three readers. A slice or a map would be larger than the rest of
+// the subject.
 type readers struct {
 	first *node
 	more  *moreReaders

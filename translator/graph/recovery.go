@@ -6,32 +6,31 @@ import (
 	"slices"
 )
 
-// Panic is a row whose computation panicked. The row keeps its last value, or gets the result of
-// Table.Recover.
+// Panic is a row whose computation panicked. The row gets the value of Table.Recover, or else keeps
+// its last value.
 type Panic struct {
 	Table string
 	Key   any
-	Value any // value of the panic
+	Value any // argument of panic
 	Stack []byte
 }
 
-// String returns the row and the value.
+// String returns the row's key and the panic's value.
 func (p *Panic) String() string {
 	return describe(p.Table, p.Key) + ": " + fmt.Sprint(p.Value)
 }
 
-// Recovered is a row that panicked before and does not now.
+// Recovered is a row whose computation panicked before and has now succeeded, or that is gone.
 type Recovered struct {
 	Table string
 	Key   any
 }
 
-// misuse is the panic value when a program reads tables in the wrong order. No row recovers from
-// it.
+// misuse is the panic value if a table reads a later table.
 type misuse string
 
 type fallen struct {
-	// good has the reads of the last good value. The store must keep their keys.
+	// good has the reads of the last good value. They stay recorded, so the store keeps their keys.
 	good []*subject
 }
 
@@ -55,7 +54,7 @@ func (t *Table[K, V]) compute(c *Change[K, V], n *row[K, V], d *Diff) (changed, 
 	return false, false
 }
 
-// try runs all code that may panic, before the table gets the new value.
+// try runs all code that may panic. The table gets the new value only afterwards.
 func (t *Table[K, V]) try(r *Reader, c *Change[K, V], compute func(*Reader, K) (V, bool)) (changed bool, p *Panic) {
 	defer func() {
 		v := recover()

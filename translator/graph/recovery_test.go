@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/translator/graph"
 )
 
-// fragile has a table of pods' wants that panics at "bug". Its index panics at "index". Another
-// table depends on it.
+// fragile has two tables. The table "wants" has the value of each pod's label: it panics at "bug",
+// and its index panics at "index". The table "zones" has a row for each key of the index.
 type fragile struct {
 	engine *graph.Engine
 	wants  *graph.Table[string, string]
@@ -99,19 +99,19 @@ func TestPanic_KeepsTheRowsLastValueAndAllOthers(t *testing.T) {
 		wanting("b", "s1"))
 	step(map[string]string{"default/a": "s1", "default/b": "s2", "s1": "+", "s2": "+"},
 		[]string{"wants: default/a: no label may be bug"}, 0, wanting("a", "bug"), wanting("b", "s2"))
-	// Only the last good value has read this key.
+	// The ConfigMap s1 was read only by the last computation that succeeded. Its change must
+	// recompute the row.
 	step(map[string]string{"default/a": "s1", "default/b": "s2", "s1": "+", "s2": "+"},
 		[]string{"wants: default/a: no label may be bug"}, 0, inZone("s1", "eu"))
 	step(map[string]string{"default/a": "s1", "default/b": "s2", "s1": "+", "s2": "+"},
 		[]string{"wants: default/a: no index of it"}, 0, wanting("a", "index"))
 	step(map[string]string{"default/a": "s3", "default/b": "s2", "s2": "+", "s3": "+"}, nil, 1, wanting("a", "s3"))
-	// The row's computation panicked, but its new read is recorded, so a change of s4 recomputes
-	// the row.
+	// The computation of row a panics after it has read s4. So the next change of s4 must recompute
+	// row a.
 	step(map[string]string{"default/a": "s3", "default/b": "s2", "s2": "+", "s3": "+"},
 		[]string{"wants: default/a: no zone may be a bug"}, 0, inZone("s4", "bug"), wanting("a", "s4"))
 	step(map[string]string{"default/a": "s4", "default/b": "s2", "s2": "+", "s4": "+"}, nil, 1, inZone("s4", "eu"))
-	// A row that panics at first has no last value, so it does not exist. Its removal must not
-	// panic.
+	// Row c panics at its first computation, so it has no value. Its removal must not panic.
 	step(map[string]string{"default/a": "s4", "default/b": "s2", "s2": "+", "s4": "+"},
 		[]string{"wants: default/c: no label may be bug"}, 0, wanting("c", "bug"))
 	step(map[string]string{"default/a": "s4", "default/b": "s2", "s2": "+", "s4": "+"}, nil, 1,

@@ -7,37 +7,37 @@ import (
 	"slices"
 )
 
-// Table is one kind of result: rows of type V with keys of type K.
+// Table holds computed rows of type V with keys of type K.
 type Table[K comparable, V any] struct {
 	Name string
-	// Order compares keys: rows are computed and listed in this order.
+	// Order compares keys. Rows are computed and listed in this order.
 	Order   func(a, b K) int
 	Sources []Source[K]
-	// Compute returns the row of a key, or false. It must be a pure function of key and of its
-	// reads through r, and must not modify its inputs or earlier results.
+	// Compute returns a key's value, or false for no row. Its result must depend only on key and on
+	// reads through r. It must not modify values that it reads.
 	Compute func(r *Reader, key K) (V, bool)
-	// Recover returns a row for a key whose Compute panicked. If had is true, last is the previous
-	// value. If Recover is nil, the previous value stays.
+	// Recover returns the value for a key whose Compute panicked. If had is true, last is the
+	// previous value. If Recover is nil, the previous value stays.
 	Recover func(r *Reader, key K, last V, had bool) (V, bool)
-	// Equal reports whether two values mean the same. The default is reflect.DeepEqual.
+	// Equal compares two values; nil means reflect.DeepEqual.
 	Equal func(a, b V) bool
 
 	engine   *Engine
 	layer    int
 	rows     map[K]*row[K, V]
-	existing []*row[K, V] // sorted; nil after a row came or went, until All is called
+	existing []*row[K, V] // sorted; nil if All must rebuild it
 	indexes  []index[K, V]
-	dirty    map[K]*subject // the read that changed; nil if a source gained or lost the key
+	dirty    map[K]*subject // the changed key that the row read; nil if a source gained or lost key K
 	fallen   map[K]fallen
 	kept     map[K]struct{}
 	byKey    column[K]
 	all      column[struct{}]
 }
 
-// Source is a set of keys for which a table has rows.
+// Source is a set of keys. A table computes a row for each key of its sources.
 type Source[K comparable] interface {
 	has(key K) bool
-	waits(key K) bool // a waiting row's last value is the only source of the key
+	waits(key K) bool // reports whether a row that gives the key waits (Engine.WaitForDemands)
 	feed(to dependent[K])
 }
 
@@ -61,7 +61,7 @@ type layer interface {
 	explain(matches func(key string) bool) []Explanation
 }
 
-// Declare adds a table to an engine, which computes its tables in the order of declaration.
+// Declare adds a table to an engine. The engine computes tables in the order of declaration.
 func Declare[K comparable, V any](e *Engine, t Table[K, V]) *Table[K, V] {
 	t.engine, t.layer, t.rows = e, len(e.layers), map[K]*row[K, V]{}
 	if e.names[t.Name] {
@@ -219,13 +219,13 @@ func (t *Table[K, V]) Get(r *Reader, key K) (value V, ok bool) {
 	return n.value, true
 }
 
-// Row is a row with its key.
+// Row is a key with its value.
 type Row[K comparable, V any] struct {
 	Key   K
 	Value V
 }
 
-// All iterates over all rows, sorted by key. Use the iterator only until Compute returns.
+// All iterates over all rows, sorted by key. The iterator is valid until Compute returns.
 func (t *Table[K, V]) All(r *Reader) iter.Seq2[K, V] {
 	r.check(t.Name, t.layer)
 	read(r, &t.all, struct{}{})
@@ -250,14 +250,14 @@ func walk[K comparable, V any](list []*row[K, V]) iter.Seq2[K, V] {
 	}
 }
 
-// Change describes how an Update changed a row.
+// Change is a row's value before and after an Update. Had and Has report whether the row existed.
 type Change[K comparable, V any] struct {
 	Key      K
 	Old, New V
 	Had, Has bool
 }
 
-// Changes lists the rows of the table that an Update changed, sorted by key.
+// Changes lists the table's rows that an Update changed, sorted by key.
 func (t *Table[K, V]) Changes(d *Diff) []Change[K, V] {
 	list, _ := d.changes[t.Name].([]Change[K, V])
 	return list

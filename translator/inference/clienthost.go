@@ -13,10 +13,10 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// ClientHost is a gateway of another cluster that receives each client's own Host.
+// ClientHost is a gateway of another cluster to which requests go with the client's Host header.
 type ClientHost struct {
-	Field   string // the path of the missing parents[].hostname
-	Gateway string // "namespace/name" of the gateway; "" if the import has none
+	Field   string // JSON path of the missing parents[].hostname
+	Gateway string // "namespace/name"; "" if the import does not name the gateway
 }
 
 // ClientHosts finds the ClientHost gateways of an import.
@@ -26,7 +26,7 @@ type ClientHosts struct {
 	entries []inferenceapi.ImportedCluster
 }
 
-// NewClientHosts reads the import with a key. The import need not exist.
+// NewClientHosts returns the ClientHosts of the import with a key, which need not exist.
 func NewClientHosts(r store.Reader, key string) *ClientHosts {
 	c := &ClientHosts{r: r}
 	if imp, ok := Import(r, key); ok {
@@ -36,9 +36,9 @@ func NewClientHosts(r store.Reader, key string) *ClientHosts {
 	return c
 }
 
-// At returns the gateway of an exporting cluster at an address. If no gateway has the address, it
-// returns the first one. False means that the gateways receive another Host: a hostname, or the
-// pool's authority (peer listeners).
+// At returns the gateway of an exporting cluster at an address, or the first gateway if none has
+// the address. It returns false if the gateways receive another Host: a hostname, or the pool's
+// authority (peer listeners).
 func (c *ClientHosts) At(member string, at netip.AddrPort) (out ClientHost, ok bool) {
 	m := slices.IndexFunc(c.members, func(m model.ImportMember) bool { return m.Name == member })
 	i := slices.IndexFunc(c.entries, func(e inferenceapi.ImportedCluster) bool { return e.Name == member })

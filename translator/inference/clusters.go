@@ -6,8 +6,9 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// The EndpointPickerConfig of a whole import applies only if the document chooses among clusters.
-// With an invalid document, the policy's selection stays.
+// withDocument returns the policy of a whole import, with the selection from its
+// EndpointPickerConfig. The document applies only if it chooses among clusters. If the document is
+// invalid, the policy's own selection stays.
 func withDocument(r store.Reader, policy *v1alpha1.PoolPolicy) (*v1alpha1.PoolPolicy, []report.Finding) {
 	if policy == nil || policy.Spec.Picker.Strategy != v1alpha1.StrategyPlugins || policy.Spec.Picker.ConfigRef == nil {
 		return policy, nil

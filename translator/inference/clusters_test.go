@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// documented returns an import's policies whose EndpointPickerConfig has these plugins: once as an
-// object, and once as text.
+// documented returns documents with an import's policy whose EndpointPickerConfig has these
+// plugins: once as an object, and once as text in a ConfigMap.
 func documented(plugins, more string) []string {
 	policy := func(ref string) string {
 		return "\n---\nkind: PoolPolicy\nmetadata: {name: p}\nspec: {targetRef: {kind: InferencePoolImport, name: " +

@@ -14,7 +14,7 @@ import (
 
 const fieldCredential = "spec.upstreamCredential.secretRef"
 
-// noCredential is sent while there is no key, should a request reach a server nevertheless.
+// noCredential stands for a missing key, in case a request reaches a server nevertheless.
 const noCredential = "penstock-has-no-key"
 
 func withCredential(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
@@ -31,7 +31,8 @@ func withCredential(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) 
 	}
 }
 
-// Credential returns the key of a PoolPolicy ("namespace/name") for the pool's servers.
+// Credential returns the SDS secret with the key of a PoolPolicy ("namespace/name") for the pool's
+// servers.
 func Credential(r store.Reader, key string) (*model.Secret, bool) {
 	policy, ok := store.PoolPolicies.Get(r, key)
 	if !ok || policy.Spec.UpstreamCredential == nil {

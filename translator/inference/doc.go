@@ -1,9 +1,9 @@
-// Package inference turns InferencePools, InferencePoolImports and their PoolPolicies into the
+// Package inference translates InferencePools, InferencePoolImports and their PoolPolicies into the
 // model. translator calls it. Functions are pure and read only through their store.Reader.
 //
-// Invariants: a hop sends to a pool's last variant, which has no spill endpoints. A pool that
-// cannot be served as written still has a model, with the reason in Resolved: only its share of the
-// requests fails.
+// Invariants: a hop leads to a pool's last variant, which has no hops to spill targets. If a pool
+// cannot be served as written, it still has a model, with the reason in Resolved: only its share of
+// the requests fails.
 //
 // Tests: go test ./translator/inference
 package inference

@@ -11,7 +11,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// A wrong pod template affects all servers, so unknownEngine returns one finding for a pool.
+// unknownEngine returns a finding about model servers whose engine label is unknown. A wrong pod
+// template affects all servers, so a pool gets one finding.
 func unknownEngine(p *model.Pool, members []model.Member) (f report.Finding, found bool) {
 	if p.External || !needsPages(&p.Settings) {
 		return f, false

@@ -23,7 +23,7 @@ func Exposed(imp *model.Import) (out []report.Finding) {
 				Problem: "cluster " + e.Cluster.Member + ": " + problem, Fix: fix,
 			})
 		}
-		// A picker's policy does not affect ports that are marked as cleartext.
+		// A picker's BackendTLSPolicy does not affect ports that are marked as cleartext.
 		if e.Cleartext && (!e.Policy || e.Cluster.Kind == model.ImportPickerKind) {
 			fix := write
 			switch e.Cluster.Kind {

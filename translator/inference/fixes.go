@@ -1,6 +1,7 @@
 package inference
 
-// A member's export must be corrected in that cluster: no object here has the fields of its entry.
+// exporterFixes has the fixes for the entry of an exporting cluster. If a member of the cluster set
+// exports the pool, the fix is in that cluster, because no object here has the fields.
 type exporterFixes struct {
 	member  bool
 	cluster string

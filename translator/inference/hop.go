@@ -8,8 +8,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Hop returns a hop's backends: the last variants of its pool or import. It returns false if the
-// pool does not exist, or no cluster of the import takes requests.
+// Hop returns a hop with its backends: the last variants of its pool or import, which have no spill
+// targets. It returns false if the pool does not exist, or if no cluster of the import takes
+// requests.
 func Hop(r store.Reader, id model.HopID) (*model.Hop, bool) {
 	hop := &model.Hop{Name: id}
 	if id.Import {
@@ -34,16 +35,16 @@ func Hop(r store.Reader, id model.HopID) (*model.Hop, bool) {
 	return hop, true
 }
 
-// If several exporting clusters take requests, the backends are their hops, so that another cluster
-// serves requests that one of them declines. With model.AnyMember, all clusters are backends, by
-// weight.
+// importHop returns the hop to an import. If several exporting clusters take requests, its backends
+// are their hops, so that another cluster serves the requests that one declines. With
+// model.AnyMember, all clusters are backends, by weight.
 func importHop(r store.Reader, hop *model.Hop) (*model.Hop, bool) {
 	id := hop.Name
 	one := id.Member != "" && id.Member != model.AnyMember
 	var imp *model.Import
 	var ok bool
 	switch {
-	case id.Member != "": // the hop comes from an import, not from a user's name
+	case id.Member != "": // the ID comes from a translated import, not from a user's name
 		if imp, _, _, ok = baseImport(r, id.Key()); !ok {
 			return nil, false
 		}
@@ -82,7 +83,7 @@ func importHop(r store.Reader, hop *model.Hop) (*model.Hop, bool) {
 			}
 			continue
 		}
-		// The pool of the same name in this cluster may be the source of the spill.
+		// The local pool of the same name may be the source of the spill.
 		if !m.Takes() || m.Local {
 			continue
 		}
@@ -107,7 +108,7 @@ func importHop(r store.Reader, hop *model.Hop) (*model.Hop, bool) {
 }
 
 // NoGRPC reports which exporting clusters get no gRPC requests: clusters with HTTP/1.1, if another
-// cluster speaks HTTP/2.
+// cluster has HTTP/2.
 func NoGRPC(r store.Reader, imp *model.Import) func(member string) bool {
 	speaks := map[string]model.Protocol{}
 	some := false

@@ -21,7 +21,7 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// Import returns the decisions about an InferencePoolImport.
+// Import translates an InferencePoolImport.
 func Import(r store.Reader, key string) (*model.Import, bool) {
 	imp, whole, policies, ok := baseImport(r, key)
 	if !ok {
@@ -71,7 +71,7 @@ func Import(r store.Reader, key string) (*model.Import, bool) {
 					", and the policy is for one of them", "write it into a PoolPolicy whose targetRef is the import"))
 		}
 	}
-	imp.Findings = unique(imp.Findings) // clusters of one policy have equal findings
+	imp.Findings = unique(imp.Findings) // clusters with the same policy have equal findings
 	return imp, true
 }
 
@@ -203,7 +203,8 @@ func memberPolicy(r store.Reader, imp report.Ref, member string, whole *v1alpha1
 	return whole, nil
 }
 
-// Ready=Unknown does not count: an exporter that stops reporting withdraws nothing.
+// notReady returns the reason of Ready=False, or "". Ready=Unknown does not count, because an
+// exporter that stops reporting does not retract its export.
 func notReady(conditions []metav1.Condition) string {
 	if ready := meta.FindStatusCondition(conditions, "Ready"); ready != nil && ready.Status == metav1.ConditionFalse {
 		return cmp.Or(ready.Reason, "NotReady")
@@ -213,8 +214,8 @@ func notReady(conditions []metav1.Condition) string {
 
 // withheld returns why a cluster takes no new requests although its own conditions allow them. The
 // reason is from Accepted=False or Ready=False of the whole import, or of the controller that lists
-// the cluster. Conditions of Penstock's controllers have no such effect: otherwise one member could
-// disable other members' clusters.
+// the cluster. Conditions of Penstock's controllers do not count: otherwise one exporting cluster
+// could disable the others.
 func withheld(r store.Reader, imp report.Ref, status *inferenceapi.InferencePoolImportStatus,
 	cluster string) (f report.Finding, reason string) {
 	if _, offered := store.Offers.Get(r, objectid.Join(imp.Namespace, store.OfferName(imp.Name, cluster))); offered {
@@ -261,8 +262,8 @@ func notAllowed(owner report.Ref, cluster string, list []outside) (out []report.
 	return few(out)
 }
 
-// A member of the cluster set controls the number of findings. The result has the first findings,
-// and one that counts the others.
+// few limits the number of findings, which an exporting cluster controls. The result has the first
+// findings, and one that counts the rest.
 func few(list []report.Finding) []report.Finding {
 	more := len(list) - mostErrors
 	if more <= 0 {
@@ -277,7 +278,8 @@ func few(list []report.Finding) []report.Finding {
 	return append(list[:mostErrors:mostErrors], last)
 }
 
-// dialable does not mark names as used (see useNames).
+// dialable returns the allowed addresses of services, and why other addresses are not allowed. It
+// does not mark host names as used (useNames does).
 func dialable(r store.Reader, allowed ranges, names hostNames, list []inferenceapi.ServiceImport, field string,
 	cleartext func(appProtocol string) bool) (out []model.RemoteAddress, no []outside) {
 	for i, s := range list {
@@ -327,7 +329,7 @@ func dialablePickers(r store.Reader, allowed ranges, names hostNames, list []inf
 	return dialable(r, allowed, names, list, field, func(appProtocol string) bool { return Cleartext(&appProtocol) })
 }
 
-// Dialable returns the addresses of an exporting cluster's picker.
+// Dialable returns the allowed addresses of an exporting cluster's picker.
 func Dialable(r store.Reader, imp *inferenceapi.InferencePoolImport,
 	c *inferenceapi.ImportedCluster) []model.RemoteAddress {
 	if c.EndpointPicker == nil {

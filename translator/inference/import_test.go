@@ -398,7 +398,8 @@ func TestInferencePoolImport_ParentThatIsNotReadyTakesNoNewRequest(t *testing.T)
 	}
 }
 
-// A remote picker's changes to a request must not reach the spill target.
+// A remote picker's changes to a request must not reach the spill target, so the pool needs a
+// cluster of hops.
 func TestInferencePoolImport_RelayedPoolThatSpillsIsBehindAHop(t *testing.T) {
 	_, imp := imported(t, llmImport+westHost+`
 ---
@@ -412,7 +413,7 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm-east}, spill: [{kind: In
 	}
 }
 
-// A member controls the length of its lists, so the number of findings about them is bounded.
+// An exporting cluster controls the length of its lists.
 func TestInferencePoolImport_FindingsAboutManyElementsAreFew(t *testing.T) {
 	for what, list := range map[string]string{
 		"endpoints": "endpoints: [" + strings.Repeat("{address: x}, ", 1000) + "]",
@@ -442,7 +443,7 @@ status:
 	}
 }
 
-// A member controls the length of its texts, so findings quote only their beginnings.
+// An exporting cluster controls the length of its texts.
 func TestInferencePoolImport_FindingsQuoteTheBeginningOfATextAlone(t *testing.T) {
 	long := strings.Repeat("x", 10_000)
 	for what, entry := range map[string]string{

@@ -113,8 +113,8 @@ func (e *exporter) expose(
 	e.imp.Exposed = append(e.imp.Exposed, exposure)
 }
 
-// If the ClusterSet has the cluster's certificates, only its peer listeners are used. The result
-// `handled` is false if the ordinary gateways decide.
+// throughPeers uses only the cluster's peer listeners, if the ClusterSet has the cluster's
+// certificates. If it returns false, the ordinary gateways decide.
 func (e *exporter) throughPeers() (handled bool) {
 	isPeer := func(p inferenceapi.ParentImport) bool { return p.Peer }
 	if !slices.ContainsFunc(e.Parents, isPeer) {
@@ -148,7 +148,8 @@ func (e *exporter) throughPeers() (handled bool) {
 	return true
 }
 
-// A cluster that is not ready gets no finding: it may have left the set, and its export drains.
+// untrusted marks the cluster as unusable. A cluster that is not ready gets no finding: it may have
+// left the set, and its export drains.
 func (e *exporter) untrusted(sub, problem string) {
 	if e.m.NotReady != "" {
 		e.m.Problem, e.m.Reason = problem, reasonNotSupported
@@ -320,8 +321,8 @@ func (e *exporter) remotePool() *model.Pool {
 	return p
 }
 
-// If the exporter declares its pods, Envoy calls the remote picker directly. If no pod is allowed,
-// the result `denied` is the reason.
+// declaredEndpoints makes Envoy call the remote picker directly, because the exporter declares its
+// pods. If no pod is allowed, denied is the reason.
 func (e *exporter) declaredEndpoints(p *model.Pool) (denied string) {
 	p.External, p.Remote = true, make([]netip.AddrPort, 0, len(e.Endpoints))
 	policy := addresses.Of(e.r)
@@ -362,8 +363,9 @@ func (e *exporter) declaredEndpoints(p *model.Pool) (denied string) {
 	return denied
 }
 
-// If the pods are unknown here, our picker calls the remote picker, checks its picks and adds them
-// to the cluster before it answers. If no pick can be allowed, the result `denied` is the reason.
+// relayed makes Penstock's picker call the remote picker, because the pods are unknown here.
+// Penstock's picker checks the remote picks and adds them to the Envoy cluster before it answers.
+// If no pick can be allowed, denied is the reason.
 func (e *exporter) relayed(p *model.Pool, pickers []model.RemoteAddress) (denied string) {
 	p.Picker = model.PickerCall{Cluster: model.OurPicker, Names: p.Picker.Names, Pool: p.Name,
 		RemotePool: p.Picker.RemotePool, Body: model.BodyBuffered, Served: true, Open: p.FailOpen}

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// The exporter controls the number of host names.
+// mostNames limits the host names of an exporting cluster, which controls their number.
 const mostNames = 32
 
 type hostNames struct {

@@ -98,8 +98,8 @@ func withoutHeadersTimeout(p *model.Pool, policy *v1alpha1.PoolPolicy) report.Fi
 	return report.Finding{}
 }
 
-// NotListening returns a finding about a policy whose model servers connect to penstock to publish
-// KV events. It is for processes that have no address for these connections.
+// NotListening returns a finding about a policy whose model servers connect to this process to
+// publish KV events. Call it only if this process has no address for these connections.
 func NotListening(r store.Reader, key string) (f report.Finding, found bool) {
 	policy, ok := store.PoolPolicies.Get(r, key)
 	if !ok || policy.Spec.Picker.KVEvents == nil || policy.Spec.Picker.KVEvents.Mode != modeListen {

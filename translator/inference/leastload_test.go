@@ -46,8 +46,8 @@ func TestLeastLoad_PickerChoosesAmongTheClusters(t *testing.T) {
 	}
 }
 
-// The import's own policy configures sessions. If the import has no affinity, or in a policy for
-// one of its clusters, a finding reports that the field has no effect.
+// Only the import's own policy, with session affinity, configures sessions. Otherwise a finding
+// must report that the field has no effect.
 func TestSession_PolicyOfTheImportSetsCookieAndTTL(t *testing.T) {
 	with := func(selection string) string {
 		return strings.Replace(leastLoad(selection), "targetRef:",
@@ -75,8 +75,8 @@ func TestSession_PolicyOfTheImportSetsCookieAndTTL(t *testing.T) {
 	}
 }
 
-// The import's policy finds the cluster of a response. If the field has no effect, or finds no
-// server within a cluster, a finding reports it.
+// The import's policy makes the picker find the cluster of a stored response. If the field has no
+// effect, or finds no server within a cluster, a finding must report it.
 func TestResponseAffinity_PolicyOfTheImportFindsTheCluster(t *testing.T) {
 	with := func(policy string) string {
 		return strings.Replace(policy, "targetRef:", "picker: {responseAffinity: true}, targetRef:", 1)

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// Selection only records the read of the pods that an InferencePool selects.
+// Selection only records, as a dependency, the read of the pods that an InferencePool selects.
 func Selection(r store.Reader, key string) {
 	obj, ok := store.InferencePools.Get(r, key)
 	if !ok {

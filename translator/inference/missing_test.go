@@ -64,8 +64,8 @@ func TestMissing_SuggestsWhatIsMeant(t *testing.T) {
 	}
 }
 
-// If a suggestion searches objects, each change of one of them recomputes the references to missing
-// objects. So among many objects there is no suggestion.
+// Each change of an object that a suggestion found recomputes the reference, so there is no
+// suggestion among many objects.
 func TestMissing_SuggestsNothingAmongMany(t *testing.T) {
 	var files strings.Builder
 	for i := range 65 {
@@ -78,7 +78,8 @@ func TestMissing_SuggestsNothingAmongMany(t *testing.T) {
 	}
 }
 
-// shared is a store that holds only the Secrets that are read, as in a cluster with several users.
+// shared is a store that has Secrets only while a row reads them, as in a cluster with several
+// users.
 type shared struct{ store.Reader }
 
 func (shared) OnDemand(table string) bool { return table == store.Secrets.Kind() }

@@ -158,7 +158,7 @@ func (rep *modelReport) pool(r store.Reader, tables Tables, name, problem, field
 		notAccepted(rep, "PoolNotFound", "spec.poolRef.name",
 			noneOf(r, store.InferencePools, rep.Owner.Namespace, name), "name an InferencePool of the same namespace")
 		return nil
-	case p.External: // that picker's controller may write the conditions
+	case p.External: // the external picker's controller may write the conditions
 		rep.Conditions = nil
 		rep.Findings = append(rep.Findings, infoOn(rep.Owner, "spec.poolRef",
 			fmt.Sprintf("it has no effect on what Penstock does: %s has an external picker, which decides alone",
@@ -168,7 +168,8 @@ func (rep *modelReport) pool(r store.Reader, tables Tables, name, problem, field
 	return p
 }
 
-// A stand-alone picker serves one pool, but the store may have other InferencePools.
+// elsewhere reports whether the store has a pool that this process does not serve: a stand-alone
+// picker may serve only one pool.
 func elsewhere(r store.Reader, namespace, name string) bool {
 	_, there := store.InferencePools.Get(r, objectid.Join(namespace, name))
 	return there

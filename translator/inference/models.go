@@ -16,9 +16,9 @@ import (
 )
 
 // Models returns the effects of a pool's InferenceModels, InferenceModelRewrites and
-// InferenceObjectives.
+// InferenceObjectives, or nil.
 func Models(r store.Reader, id objectid.Target) *model.Models {
-	if id.Imported() { // these are imported, so the exporting cluster's picker applies them
+	if id.Imported() { // the exporting cluster's picker applies its own objects
 		return nil
 	}
 	target := store.TargetKey("InferencePool", id.Namespace, id.Name)
@@ -85,7 +85,8 @@ func modelUse(r store.Reader, namespace, pool string) (reads, rewrites bool) {
 	return reads, rewrites
 }
 
-// The name "" means all models. The lists may have duplicates.
+// claims has the objects that claim a model name; "" means all models. The lists may have
+// duplicates.
 type claims struct {
 	name     string
 	models   []*inferenceapi.InferenceModel
@@ -98,7 +99,7 @@ func claimsOn(r store.Reader, namespace, pool, name string) *claims {
 		store.InferenceModelRewrites.By(r, store.ByModel, key)}
 }
 
-// The oldest valid object is in force, and of equally old objects the first by name.
+// model returns the oldest valid InferenceModel and, of equally old ones, the first by name.
 func (c *claims) model() *inferenceapi.InferenceModel {
 	return oldest(c.models, func(m *inferenceapi.InferenceModel) bool {
 		problem, _, _ := invalidModel(m)
@@ -120,8 +121,8 @@ func (c *claims) rewrite() (*llmd.InferenceModelRewrite, int) {
 		})
 }
 
-// The older of the two kinds wins, except that an InferenceModel without targetModels leaves the
-// name to a rewrite. At most one result is set.
+// targets returns the object that sets the target models: the older of the two kinds, but not an
+// InferenceModel without targetModels. At most one result is set.
 func (c *claims) targets() (*inferenceapi.InferenceModel, *llmd.InferenceModelRewrite, int) {
 	m := c.model()
 	rw, rule := c.rewrite()
@@ -163,7 +164,7 @@ func oldest[T interface {
 	return out
 }
 
-// older also compares names, because a folder's objects have the same age.
+// older also compares names, because objects from files have no age.
 func older(a, b metav1.Object) bool {
 	at, bt := a.GetCreationTimestamp(), b.GetCreationTimestamp()
 	return cmp.Or(at.Compare(bt.Time), strings.Compare(a.GetName(), b.GetName())) < 0

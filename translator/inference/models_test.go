@@ -142,8 +142,7 @@ func TestInferenceModel_EachEndsInAConditionThatNamesTheField(t *testing.T) {
 	accepts(t, "urgent", rep, "True Accepted: info requests cannot name it: the header that does is a client's")
 }
 
-// accepts compares a report's condition Accepted and its first finding, which may be about fields
-// without effect.
+// accepts compares a report's condition Accepted and, if it is True, the first finding.
 func accepts(t *testing.T, name string, rep report.Report, want string) {
 	t.Helper()
 	c := report.Find(rep.Conditions, "Accepted")
@@ -161,7 +160,8 @@ func accepts(t *testing.T, name string, rep report.Report, want string) {
 	}
 }
 
-// An external picker's controller may read the object and write its conditions.
+// For a pool with an external picker, Penstock must write no conditions: the picker's controller
+// may read the object and write them.
 func TestInferenceModel_OfAnExternalPickersPoolGetsNoCondition(t *testing.T) {
 	v := world(t, bigPool+`  endpointPickerRef: {name: epp, port: {number: 9002}}
 ---
@@ -176,7 +176,8 @@ spec: {modelName: m, poolRef: {name: big}}
 	}
 }
 
-// Without bodies, a strategy that reads none would never see the model.
+// If a pool has InferenceModels, the picker needs bodies to find the model, even if its strategy
+// reads none.
 func TestInferenceModel_PoolGetsBodiesWhateverItsStrategy(t *testing.T) {
 	const random = chatPool + `
 ---

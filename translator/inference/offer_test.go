@@ -43,8 +43,8 @@ func TestOffer_IsPartOfTheImportOfItsName(t *testing.T) {
 	}
 }
 
-// The cost of a cluster must not grow with the number of an import's clusters. It once did: a
-// hundred clusters with the same hundred pools took minutes to sync.
+// The cost of a cluster must not grow with the number of an import's clusters. Otherwise, a hundred
+// clusters with the same hundred pools take minutes to sync.
 func TestOffer_CostOfAClusterDoesNotGrowWithTheirNumber(t *testing.T) {
 	allocated := func(clusters int) uint64 {
 		var docs []string
@@ -99,8 +99,8 @@ func TestOffer_AddressesOutsideItsMembersRangesAreNotDialled(t *testing.T) {
 	}
 }
 
-// A cluster without an allowed server takes no requests. Its exporter receives the reason
-// (multicluster/imports).
+// A cluster without an allowed server takes no requests, and the import has the reason for its
+// exporter (multicluster/imports).
 func TestOffer_OfWhichNothingIsAllowedTakesNoRequest(t *testing.T) {
 	const outside = " is outside the ranges that the ClusterSet allows member "
 	endpoints := func(list string) string {
@@ -155,8 +155,8 @@ func TestOffer_OfWhichNothingIsAllowedTakesNoRequest(t *testing.T) {
 	}
 }
 
-// A member that left the set is not trusted any more while its exports drain. No finding may
-// suggest adding it again.
+// A cluster that left the set is no longer trusted while its exports drain. No finding may suggest
+// adding it again.
 func TestOffer_ClusterThatTakesNoNewRequestsNeedsNoCertificates(t *testing.T) {
 	peers := strings.NewReplacer("service: [{addresses: [192.0.2.9]", "peer: true, service: [{addresses: [192.0.2.9]",
 		"endpointPicker: {", "endpointPicker: {peer: true, ").Replace(offers)
@@ -186,8 +186,8 @@ func TestImport_MissingOneIsMadeByAnExport(t *testing.T) {
 	}
 }
 
-// No object in this cluster has the fields of a member's entry, so a fix names fields in the
-// member's cluster.
+// No object in this cluster has the fields of another cluster's export, so a fix must name fields
+// in the exporting cluster.
 func TestOffer_FixesAreForTheMembersCluster(t *testing.T) {
 	cleartext := strings.NewReplacer("number: 9002", "number: 9002, appProtocol: kubernetes.io/h2c").Replace(offers)
 	unresolved := strings.NewReplacer("192.0.2.3", "picker.example.com", "192.0.2.9", "gw.example.com").Replace(offers)
@@ -254,8 +254,8 @@ status: {clusters: [{name: here, local: true, routingMode: EndpointMode, targetP
 	}
 }
 
-// A member that exports in ParentMode gets prompts in cleartext only if its ClusterSet entry allows
-// it. Users' own entries, and gateways with TLS, are not restricted.
+// A cluster that exports in ParentMode gets prompts in cleartext only if its ClusterSet entry
+// allows it. Entries that users wrote, and gateways with TLS, are not restricted.
 func TestOffer_GatewaysOfAMemberGetNoCleartextUnlessAllowed(t *testing.T) {
 	denied := strings.Replace(offers, "Cleartext: true\n", "", 1)
 	east := func(documents string) (*model.ImportMember, string) {

@@ -44,8 +44,8 @@ func TestInferencePoolImport_ParentsHostnameIsChecked(t *testing.T) {
 	}
 }
 
-// Gateways whose ports have appProtocol kubernetes.io/h2c get HTTP/2, unless another gateway of the
-// cluster does not accept it.
+// An exporting cluster's gateways get HTTP/2 only if all of their ports have appProtocol
+// kubernetes.io/h2c.
 func TestInferencePoolImport_ParentsAppProtocolDecides(t *testing.T) {
 	const h2c, plain = "appProtocol: kubernetes.io/h2c", "appProtocol: http"
 	for _, test := range []struct {

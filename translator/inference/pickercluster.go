@@ -13,11 +13,11 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// pickerHealth is the service that health checks name. A picker that is not the leader of its
-// replicas answers NOT_SERVING.
+// pickerHealth is the gRPC service that health checks name. A picker that is not the leader of its
+// replicas answers NOT_SERVING for it.
 const pickerHealth = "envoy.service.ext_proc.v3.ExternalProcessor"
 
-// PickerCluster returns the cluster of an external picker.
+// PickerCluster returns the Envoy cluster of an external picker.
 func PickerCluster(r store.Reader, id model.ClusterID) (*model.Cluster, bool) {
 	if id.Kind == model.ImportPickerKind {
 		obj, i, ok := ImportedCluster(r, id)
@@ -82,7 +82,7 @@ func configured(c *model.Cluster) model.ClusterID {
 	return id
 }
 
-// ImportedCluster returns the import of an exporting cluster, and the cluster's index in
+// ImportedCluster returns the import that lists an exporting cluster, and the index in
 // status.clusters.
 func ImportedCluster(r store.Reader, id model.ClusterID) (imp *inferenceapi.InferencePoolImport, i int, ok bool) {
 	obj, ok := gatewayapi.Imported(r, id.Key())
@@ -93,15 +93,15 @@ func ImportedCluster(r store.Reader, id model.ClusterID) (imp *inferenceapi.Infe
 	return obj, i, i >= 0
 }
 
-// RemoteTLS reports whether some addresses use TLS, and whether others do not.
+// RemoteTLS reports whether some addresses use TLS, and whether other addresses do not.
 func RemoteTLS(addrs []model.RemoteAddress) (some, mixed bool) {
 	cleartext := slices.ContainsFunc(addrs, func(a model.RemoteAddress) bool { return a.Cleartext })
 	some = slices.ContainsFunc(addrs, func(a model.RemoteAddress) bool { return !a.Cleartext })
 	return some, some && cleartext
 }
 
-// PeerTLS returns the TLS configuration for connections to a member. It verifies the identity of
-// the member's Gateways. The parameter `name` is the server name of one of the member's pools.
+// PeerTLS returns the TLS configuration for connections to another cluster of the cluster set. It
+// verifies the SPIFFE ID of that cluster's Gateways. name is the server name of one of its pools.
 func PeerTLS(member, name string) *model.UpstreamTLS {
 	return &model.UpstreamTLS{SNI: name, Trust: model.MemberTrust(member), URIs: []string{model.GatewayURI(member)},
 		Certificate: model.MemberCertificate}

@@ -8,9 +8,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// A starting control plane has probed no picker. If a probe's result changed the hash, each start
-// would replace the clusters of all external pickers. A fresh translation would also differ from a
-// running one.
+// The result of a health probe must not change the cluster's hash. A starting control plane has
+// probed no picker, so each start would replace the clusters of all external pickers.
 func TestPickerCluster_ProbedHealthChangesVariantAndNotHash(t *testing.T) {
 	s := store.New()
 	if _, err := s.Apply(

@@ -22,8 +22,8 @@ const (
 
 // PickerPort returns how to call a port of an exporting cluster's picker. Without a secretRef,
 // calls are in cleartext. With a secretRef, they have the Secret's credential, and use TLS that the
-// picker's BackendTLSPolicy verifies. If no call is possible, the results `problem` and `fix`
-// describe why. Without a grant they disclose nothing about the Secret.
+// picker's BackendTLSPolicy verifies. If no call is possible, problem and fix describe why; without
+// a grant, they disclose nothing about the Secret.
 func PickerPort(r store.Reader, owner report.Ref, cluster string, at *inferenceapi.EndpointImport) (p model.PickerPort,
 	problem, fix string) {
 	switch {

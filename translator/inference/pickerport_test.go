@@ -25,7 +25,7 @@ func secretOf(namespace, name string, data map[string]string) string {
 		text)
 }
 
-// asking returns an import whose picker needs a Secret for health and metrics.
+// asking returns an import with a picker whose ports for health and metrics need a Secret.
 func asking(ref string) string {
 	return strings.Replace(llmImport, "endpointPicker: {",
 		fmt.Sprintf("endpointPicker: {health: {port: 9003, secretRef: %s}, metrics: {port: 9090, secretRef: %[1]s}, ",

@@ -24,7 +24,8 @@ const (
 	fieldConfigRef = "spec.picker.configRef"
 )
 
-// Without a profile, the picker keeps the last valid profile.
+// plugins reads the policy's plugin configuration. If it is invalid, p.Settings.Plugins is nil, and
+// the picker keeps the last valid profile.
 func plugins(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	if p.Settings.Strategy != string(v1alpha1.StrategyPlugins) {
 		return
@@ -140,7 +141,7 @@ func problemsOf(owner report.Ref, to *[]report.Finding) func(field, where string
 
 func stageProblems(p *model.Pool, profile *endpointpicker.Profile) (out []endpointpicker.Problem) {
 	if profile.Dynamo != nil {
-		p.Settings.Prefix = true // bodies must be read: they also name workers
+		p.Settings.Prefix = true // reads bodies, which also name workers
 	}
 	d := profile.Disagg
 	if d == nil {
@@ -236,8 +237,8 @@ func invalidConfigRef(findings []report.Finding) bool {
 	})
 }
 
-// Penstock's Envoys send requests over the same transport over which metrics pages are read. So a
-// document's TLS for these pages has no effect.
+// cleartextPages warns of a document's TLS for metrics pages. It has no effect, because pages are
+// read over the transport that Envoys use for requests.
 func cleartextPages(p *model.Pool, policy *v1alpha1.PoolPolicy) []report.Finding {
 	if p.Settings.Plugins == nil || !p.Settings.Plugins.Source.TLS {
 		return nil

@@ -81,7 +81,7 @@ func TestPoolPolicy_PluginsDecideWhetherPromptsAreRead(t *testing.T) {
 		"{strategy: plugins, plugins: {scorers: [{type: queue-scorer}]}}":                        model.BodyNone,
 		"{strategy: plugins, plugins: {scorers: [{type: lora-affinity-scorer}]}}":                model.BodyBuffered,
 		"{strategy: plugins, prefix: false, plugins: {scorers: [{type: lora-affinity-scorer}]}}": model.BodyNone,
-		// The last valid document may need bodies.
+		// The picker may still use an earlier, valid document, which may need bodies.
 		"{strategy: plugins, configRef: {name: missing}}": model.BodyBuffered,
 	} {
 		if p := pool(t, world(t, poolWith(picker)), "default/chat"); p.Picker.Body != want {

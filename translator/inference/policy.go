@@ -104,9 +104,9 @@ func readsBodies(s v1alpha1.Strategy) bool {
 }
 
 const (
-	// defaultKVEvents is the port of vLLM's PUB socket.
+	// defaultKVEvents is the port of vLLM's PUB socket for KV events.
 	defaultKVEvents = 5557
-	// defaultRender is a timeout, in milliseconds.
+	// defaultRender is the timeout for fetching a prompt's tokens, in milliseconds.
 	defaultRender = 20
 )
 
@@ -117,9 +117,9 @@ func or[T int32 | int64](v *T, otherwise T) T {
 	return *v
 }
 
-// By default Penstock's own picker fails open, because a pool that requests no picker should not
-// stop when our picker stops. If the picker changes bodies, the pool fails closed: servers could
-// not process the originals.
+// ourPicker makes Penstock's picker pick for the pool. By default the pool fails open, because a
+// pool that requests no picker should not stop when Penstock's picker stops. If picks change
+// bodies, the pool fails closed, because servers could not process the original bodies.
 func ourPicker(p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	p.FailOpen = !p.Settings.ChangesBodies()
 	p.Picker = model.PickerCall{Cluster: model.OurPicker, Pool: p.Name, Body: model.BodyNone}

@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// Pool returns the decisions about an InferencePool.
+// Pool translates an InferencePool.
 func Pool(r store.Reader, key string) (*model.Pool, bool) {
 	obj, ok := store.InferencePools.Get(r, key)
 	if !ok {
@@ -34,8 +34,8 @@ func Pool(r store.Reader, key string) (*model.Pool, bool) {
 	return p, true
 }
 
-// The result of basePool has no spill targets. Hops use this result, so pools that spill to each
-// other cause no endless recursion.
+// basePool translates an InferencePool, without spill targets. Hops use this result, so that pools
+// that spill to each other cause no endless recursion.
 func basePool(r store.Reader, obj *inferencev1.InferencePool) (*model.Pool, *v1alpha1.PoolPolicy) {
 	policy, ignored := policyFor(r, "InferencePool", obj.Namespace, obj.Name)
 	p := describe(obj, policy, ignored)
@@ -88,7 +88,8 @@ func protocolOf[S ~string](appProtocol S) model.Protocol {
 	return model.HTTP1
 }
 
-// If the picker is unusable, the pool has only its fallback.
+// externalPicker makes Envoy call the pool's external picker. If the picker is unusable, the pool
+// has only its failure mode.
 func externalPicker(r store.Reader, p *model.Pool, namespace string, ref *inferencev1.EndpointPickerRef) {
 	p.External = true
 	p.FailOpen = ref.FailureMode == inferencev1.EndpointPickerFailOpen
@@ -156,7 +157,7 @@ func externalName(r store.Reader, svc *corev1.Service) (problem, fix string) {
 }
 
 // askExternal makes Envoy call an external picker in the mode that the picker supports
-// (picker/probe). The parameter `field` is the picker's field, and mode is the field of its failure
+// (picker/probe). field is the picker's field in its object, and mode the field of its failure
 // mode.
 func askExternal(r store.Reader, p *model.Pool, cluster model.ClusterID, what, field, mode string) {
 	p.Picker = model.PickerCall{Cluster: cluster, Names: p.Picker.Names, Pool: p.Name, RemotePool: p.Picker.RemotePool,
@@ -184,14 +185,15 @@ func bestEffort(owner report.Ref, field string) report.Finding {
 			"cannot be sent elsewhere", "")
 }
 
-// Common pickers have self-signed certificates.
+// unverified returns a finding about unverified TLS. Its severity is Info, because common pickers
+// have self-signed certificates.
 func unverified(owner report.Ref, field, what, cleartext string) report.Finding {
 	return infoOn(owner, field, what+"the picker is asked over TLS, and its certificate is not verified",
 		"for a picker without TLS "+cleartext)
 }
 
-// Cleartext reports whether a picker's port speaks gRPC without TLS. Pickers serve TLS unless the
-// port has appProtocol kubernetes.io/h2c.
+// Cleartext reports whether a picker's port speaks gRPC without TLS. Only a port with appProtocol
+// kubernetes.io/h2c does.
 func Cleartext(appProtocol *string) bool {
 	return appProtocol != nil && *appProtocol == string(inferencev1.AppProtocolH2C)
 }

@@ -193,8 +193,8 @@ spec:
 	if !p.ViaHops() || p.OwnHop().String() != "hop.default.pool.chat" {
 		t.Fatalf("via hops %v, own %s; want true, hop.default.pool.chat", p.ViaHops(), p.OwnHop())
 	}
-	// While a pool gets or loses hops, a request whose route has no pick must not reach a cluster
-	// that requires a pick.
+	// The cluster of hops has another name than the pool's cluster. Otherwise, while a pool gets or
+	// loses hops, a request without a pick could reach a cluster that requires a pick.
 	if p.Cluster.String() != "hops/pool/default/chat" || p.Last.String() != "last/pool/default/chat" {
 		t.Errorf(`clusters %s and %s, want "hops/pool/default/chat" and "last/pool/default/chat"`, p.Cluster, p.Last)
 	}
@@ -216,10 +216,10 @@ func TestInferencePool_LostPickIsRepeatedBehindItsOwnHop(t *testing.T) {
 	for spec, again := range map[string]bool{
 		closed:       true,
 		closed + h2c: true,
-		"picker: {failureMode: FailOpen, body: Buffered}": false, // any pod may serve
-		"picker: {failureMode: FailClose, prefix: false}": false, // Envoy itself repeats the call
+		"picker: {failureMode: FailOpen, body: Buffered}": false,
+		"picker: {failureMode: FailClose, prefix: false}": false, // Envoy itself repeats the call to the picker
 		"picker: {failureMode: FailClose}":                true,  // the picker reads prompts
-		closed + ", spill: [{name: big}]":                 false, // the other pool serves
+		closed + ", spill: [{name: big}]":                 false, // the request spills to the other pool
 		closed + ", spill: [{name: nowhere}]":             true,
 	} {
 		spec, speaksH2C := strings.CutSuffix(spec, h2c)

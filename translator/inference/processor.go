@@ -61,7 +61,7 @@ func processorAt(by *store.ProcessorDefault) *model.Processor {
 	return p
 }
 
-// ProcessorHost returns the address of a processor that is not a Service.
+// ProcessorHost returns the addresses of a processor that is not a Service; zero for a Service.
 func ProcessorHost(r store.Reader, processor *model.Processor) (at model.ExternalPicker) {
 	if processor.Host == "" {
 		return at

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// ranges restricts an exporting cluster's addresses to the ClusterSet's ranges for the member, and
-// to a PoolPolicy's ranges.
+// ranges restricts an exporting cluster's addresses to the ranges that the ClusterSet allows the
+// cluster, and to a PoolPolicy's ranges.
 type ranges struct {
 	member   string
 	prefixes []netip.Prefix
@@ -31,7 +31,7 @@ func allowedFor(r store.Reader, namespace, name, cluster string) (servers, pods 
 	if !ok {
 		return ranges{}, ranges{}
 	}
-	at, _ := parseRanges(o.Allowed) // validated before
+	at, _ := parseRanges(o.Allowed) // the ranges were validated before
 	podRanges, _ := parseRanges(o.Pods)
 	return ranges{member: cluster, prefixes: at}, ranges{member: cluster, prefixes: podRanges}
 }
@@ -71,8 +71,8 @@ func checkedRanges(owner report.Ref, field string, cidrs []string) (list []netip
 	return list, findings
 }
 
-// One range of each list must contain an address. If all of a policy's ranges are invalid, its list
-// is empty and allows nothing.
+// lists returns lists of ranges. In each list, a range must contain an allowed address. If all of a
+// policy's ranges are invalid, its list is empty and allows nothing.
 func (a ranges) lists() (out [][]netip.Prefix) {
 	if a.policy != nil {
 		out = append(out, a.narrow)
@@ -158,8 +158,9 @@ func parseRanges(cidrs []string) (list []netip.Prefix, bad []string) {
 
 const noCleartext = "is reached in cleartext, which the ClusterSet does not allow member "
 
-// For a member the ClusterSet decides about cleartext, unless a BackendTLSPolicy makes all requests
-// use TLS.
+// cleartextAllowed reports whether requests to an exporting cluster's gateways may be in cleartext.
+// If another cluster exports the pool, the ClusterSet decides. With a BackendTLSPolicy, all
+// requests use TLS.
 func cleartextAllowed(r store.Reader, id model.ClusterID) bool {
 	o, member := store.Offers.Get(r, objectid.Join(id.Namespace, store.OfferName(id.Name, id.Member)))
 	return !member || o.Cleartext || gatewayapi.BackendPolicy(r, id) != nil

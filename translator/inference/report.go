@@ -19,8 +19,8 @@ import (
 // ConditionServing is False while no server of an InferencePool serves. It is absent otherwise.
 const ConditionServing = "penstock.dev/Serving"
 
-// PoolReport reports on an InferencePool for each Gateway whose routes name it. The parameter
-// spilledTo is set if another pool spills to this pool.
+// PoolReport reports on an InferencePool for each Gateway whose routes name it. spilledTo means
+// that another pool spills to this pool.
 func PoolReport(p *model.Pool, gateways []report.Ref, spilledTo bool, members []model.Member) report.Report {
 	rep := report.Report{Owner: p.Ref, Findings: of(p.Ref, p.Findings)}
 	for _, gw := range gateways {
@@ -38,7 +38,7 @@ func PoolReport(p *model.Pool, gateways []report.Ref, spilledTo bool, members []
 	if f, found := unknownEngine(p, members); found {
 		rep.Findings = append(rep.Findings, f)
 	}
-	// A ModelDeployment itself reports why its pool has no servers.
+	// A ModelDeployment has its own report about missing servers.
 	if len(members) == 0 && p.Selector[v1alpha1.DeploymentLabel] != p.Ref.Name {
 		const problem = "no ready Pod and no ModelServers of the namespace match, at an address that is allowed"
 		rep.Findings = append(rep.Findings, warningOn(p.Ref, "spec.selector", problem,
@@ -51,8 +51,8 @@ func PoolReport(p *model.Pool, gateways []report.Ref, spilledTo bool, members []
 }
 
 // ImportReport reports whether an InferencePoolImport is usable, for each Gateway whose routes name
-// it. The parameter `ports` has the findings about its pickers' ports; spilledTo is set if a pool
-// spills to it.
+// it. ports has the findings about the pickers' ports; spilledTo means that a pool spills to the
+// import.
 func ImportReport(imp *model.Import, ports []report.Finding, gateways []report.Ref, spilledTo bool) report.Report {
 	rep := report.Report{Owner: imp.Ref, Findings: append(of(imp.Ref, imp.Findings), ports...)}
 	rep.Conditions = []report.Condition{imp.Accepted, resolved("InvalidCluster", rep.Findings), imp.Ready}
@@ -185,7 +185,7 @@ func ambiguous(r store.Reader, policy *v1alpha1.PoolPolicy) (out []report.Findin
 
 const mostErrors = 16
 
-// Kubernetes does not show findings to users, so resolved lists them in a condition.
+// resolved lists the errors in a condition, because Kubernetes does not show findings to users.
 func resolved(reason string, findings []report.Finding) report.Condition {
 	var errs []string
 	for _, f := range findings {

@@ -75,7 +75,6 @@ const everyField = "picker: {strategy: random, criticality: Critical, shedAfter:
 	"failureMode: FailClose, full: {queue: 5}, metrics: {path: /m}, fallbacks: 3, body: Buffered}, remote: " +
 	"{podCIDRs: [10.0.0.0/8], maxGateways: 2}"
 
-// withoutEffect has policies with fields that have no effect.
 const withoutEffect = chatPool + "---" + bigPool + `  endpointPickerRef: {name: epp, port: {number: 9002}}
 ---
 kind: Service
@@ -178,8 +177,7 @@ func TestPoolPolicy_FieldsWithoutEffectAreReported(t *testing.T) {
 	}
 }
 
-// A policy applies to pools of its own namespace. If it names another namespace, it applies to the
-// pool of that name in its own namespace. A finding must report this mistake.
+// A policy applies to a pool of its own namespace, even if its target names another namespace.
 func TestPoolPolicy_NamespaceOfItsTargetIsReported(t *testing.T) {
 	v := world(t, chatPool+`
 ---

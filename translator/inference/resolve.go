@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Tables looks up the decisions about pools and imports by key, and records these reads.
+// Tables looks up translated pools and imports by key, and records these reads as dependencies.
 type Tables interface {
 	Pool(r store.Reader, key string) (*model.Pool, bool)
 	Import(r store.Reader, key string) (*model.Import, bool)
@@ -46,7 +46,7 @@ func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Re
 		b.together(&res, r, imp)
 	}
 	// If all clusters of an import have weight 0, the import counts as a backendRef of weight 0. If
-	// clusters have a weight and none of these is usable, the import is unresolved.
+	// some have a weight, but none of these is usable, the import is unresolved.
 	takes := slices.ContainsFunc(res.Targets, func(t gatewayapi.Target) bool { return t.Share > 0 })
 	broken := slices.ContainsFunc(imp.Members, func(m model.ImportMember) bool {
 		return m.Problem != "" && m.Share > 0
@@ -116,7 +116,7 @@ func (b Backends) together(res *gatewayapi.Resolution, r store.Reader, imp *mode
 			t.Cluster, t.Picker, t.External, t.Protocol = last.Cluster, last.Picker, p.External, p.Protocol
 			asked = p.Picker.Cluster
 		}
-		// A cluster that gets no new requests may have requests in flight.
+		// A cluster with share 0 gets no new requests, but may have requests in flight.
 		res.Targets, res.Hops = append(res.Targets, t), append(res.Hops, imp.Hop(m))
 		if res.Clusters = append(res.Clusters, t.Cluster); !asked.IsZero() {
 			res.Clusters = append(res.Clusters, asked)
@@ -148,7 +148,8 @@ func missingImport(r store.Reader, ref report.Ref) gatewayapi.Resolution {
 	}
 }
 
-// While the object is missing, the suggestion of a similar name reads the whole namespace.
+// missing returns the Resolution for a missing object. While the object is missing, the suggestion
+// of a similar name reads the whole namespace.
 func missing(r store.Reader, ref report.Ref) gatewayapi.Resolution {
 	message, fix := gatewayapi.Missing(r, ref, ref, fmt.Sprintf("there is no %s", ref)),
 		"create it, or name another one"

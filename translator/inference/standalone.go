@@ -17,15 +17,16 @@ import (
 
 // StandAlone configures a picker for gateways that Penstock does not configure.
 type StandAlone struct {
-	// Pool is the only InferencePool. The zero value means all pools.
+	// Pool is the only InferencePool of the picker. The zero value means all pools.
 	Pool objectid.Pool
-	// Source locates metrics pages, unless the pool's policy or the EndpointPickerConfig does.
+	// Source locates the servers' metrics pages, if neither the pool's policy nor the
+	// EndpointPickerConfig does.
 	Source endpointpicker.PageSource
 }
 
-// StandAlonePool returns the decisions about an InferencePool whose endpointPickerRef names a
-// stand-alone picker. The process's EndpointPickerConfig replaces the policy's strategy. Nothing
-// spills, because hops need Envoys that Penstock configures.
+// StandAlonePool translates an InferencePool whose endpointPickerRef names a stand-alone picker.
+// The process's EndpointPickerConfig replaces the policy's strategy. The pool does not spill,
+// because spilling needs Envoys that Penstock configures.
 func StandAlonePool(r store.Reader, key string, only *StandAlone) (*model.Pool, bool) {
 	obj, ok := store.InferencePools.Get(r, key)
 	if !ok || !only.Pool.IsZero() && only.Pool != objectid.PoolOf(obj) {
@@ -48,7 +49,7 @@ func StandAlonePool(r store.Reader, key string, only *StandAlone) (*model.Pool, 
 	withProcessor(r, p, written)
 	ourPicker(p, policy)
 	if policy == nil || policy.Spec.Picker.Fallbacks == nil {
-		p.Settings.Fallbacks = 0 // an ORIGINAL_DST cluster reads one address
+		p.Settings.Fallbacks = 0 // a gateway's ORIGINAL_DST cluster uses only one address
 	}
 	p.Last = p.Cluster
 	if policy != written {

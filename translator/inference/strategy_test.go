@@ -7,7 +7,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// The strategy decides whether Envoy sends bodies to the picker. The policy may override this.
 func TestPoolPolicy_StrategyDecidesWhetherBodiesAreRead(t *testing.T) {
 	for picker, want := range map[string]model.BodyMode{
 		"{strategy: random}":                 model.BodyNone,

@@ -15,9 +15,9 @@ import (
 
 const (
 	fieldSubset = "spec.subset"
-	// No endpoint matches this selector.
+	// nothing is a selector that matches no endpoint.
 	nothing = "penstock.dev/none,!penstock.dev/none"
-	// maxSelector is in bytes; every call of our picker contains the selector.
+	// maxSelector is in bytes. Each call of Penstock's picker contains the selector.
 	maxSelector = 4 << 10
 )
 
@@ -73,7 +73,7 @@ func (b Backends) Restrict(r store.Reader, ref report.Ref, policy *v1alpha1.Pool
 	p := *whole
 	text, _ := subsetSelector(policy)
 	if withSubset(r, &p, text); p.ViaHops() {
-		// The pool's hop, not this cluster, picks.
+		// The hop to the subset picks, not this cluster.
 		p.Cluster.Member = model.SubsetMember(policy.Namespace, policy.Name)
 	}
 	if p.PicksAgain() && p.Picker.Subset != whole.Picker.Subset {

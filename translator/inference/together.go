@@ -30,7 +30,8 @@ func takers(imp *model.Import) (out []model.ClusterID) {
 	return out
 }
 
-// Behind its hop each exporting cluster fails closed, because another cluster serves. After all
+// together configures one Envoy cluster with a hop to each exporting cluster of the import. Behind
+// its hop, an exporting cluster fails closed, because another cluster serves the request. After all
 // have failed, a hop to the whole import serves, if the pool of some cluster fails open.
 func together(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	takers := takers(imp)
@@ -49,7 +50,7 @@ func together(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 			imp.Spill = append(imp.Spill, s)
 		}
 	}
-	// With a pick, the targets keep their order.
+	// If the picker chooses the hop, the spill targets keep their order.
 	if len(imp.Spill) > 1 && !imp.Order.InOrder && imp.Choice == nil {
 		imp.Findings = append(imp.Findings, infoOn(store.PoolPolicies.Ref(policy), "spec.spill",
 			fmt.Sprintf("%s has several clusters: the places where it spills are tried in any order", imp.Ref), ""))
@@ -68,8 +69,9 @@ func ordered(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	}
 }
 
-// If the policy retries servers' answers, there is no hop for requests that failed at all clusters:
-// a server that answered would get the request again.
+// failingOpen returns a hop to the whole import for requests that failed at all clusters. If the
+// policy retries servers' answers, there is no such hop, because a server that answered would get
+// the request again.
 func failingOpen(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) []model.Spill {
 	if !slices.ContainsFunc(imp.Members, func(m model.ImportMember) bool {
 		return m.Takes() && m.Pool != nil && m.Pool.FailOpen
@@ -95,8 +97,8 @@ func failingOpen(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy)
 	}
 }
 
-// SpilledTo returns, as a spill target, an import with several exporting clusters. The result lacks
-// this cluster and the import's spill targets, so that no request loops.
+// SpilledTo returns an import with several exporting clusters as a spill target. The result has
+// neither this cluster nor the import's spill targets, so that no request loops.
 func SpilledTo(r store.Reader, key string) (*model.Import, bool) {
 	imp, policy, _, ok := baseImport(r, key)
 	if !ok {

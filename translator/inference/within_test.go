@@ -77,8 +77,8 @@ func TestWithin_OlderOfTwoPoliciesCounts(t *testing.T) {
 	}
 }
 
-// A cluster name that no cluster has is reported. A known cluster may start to export the pool
-// later, so it is not reported. If no cluster is known, no name is reported.
+// A name that no cluster of the set has must get a warning. A known cluster may start to export the
+// pool later, so its name gets no warning. If no cluster is known, no name gets one.
 func TestSelection_NameThatNoClusterHasIsWarnedOf(t *testing.T) {
 	const order = `
 ---

@@ -10,62 +10,62 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
-// ClusterID identifies an Envoy cluster. The zero ID is no cluster. The struct is small, because it
-// is the key of many maps.
+// ClusterID identifies an Envoy cluster. The zero ID means no cluster. The struct is small, because
+// it is the key of many maps.
 type ClusterID struct {
-	Namespace, Name string // of the object that the cluster belongs to
-	// Member is the exporting cluster of an import, or a SubsetMember.
+	Namespace, Name string
+	// Member is the exporting cluster of an import, or the result of SubsetMember.
 	Member  string
-	Port    int32 // port of a Service; 0 for other kinds
+	Port    int32 // of a Service; 0 for other kinds
 	Kind    ClusterKind
 	Variant ClusterVariant
-	// Config is a hash of an external picker's cluster, without its endpoints and the Gateway's
-	// certificate. For other kinds it is 0. Envoy ends all calls in flight when a cluster changes,
-	// and a call to a picker lasts as long as its request. So a new configuration gets a new
-	// cluster.
+	// Config is a hash of the configuration of an external picker's cluster, without endpoints and
+	// the Gateway's certificate. For other kinds it is 0. When a cluster changes, Envoy ends all
+	// its calls in flight, and a call to a picker lasts as long as its request. So a new
+	// configuration gets a new cluster.
 	Config uint16
 }
 
-// PickerEncoding is part of the hash in Config. It must increase with each change to how package
-// envoy encodes external pickers' clusters; a test checks this.
+// PickerEncoding is part of the hash in ClusterID.Config. Increase it with each change to how
+// package envoy encodes external pickers' clusters; a test checks this.
 const PickerEncoding = 2
 
-// ClusterKind is the kind of object that a cluster belongs to. For a Service it also selects the
-// protocol.
+// ClusterKind is the kind of object behind a cluster and, for a Service, the protocol.
 type ClusterKind uint8
 
 const (
 	// FixedKind is for IDs that have only a Name.
 	FixedKind ClusterKind = iota
-	// ServiceKind is a Service's port, with the protocol of its appProtocol.
+	// ServiceKind is a Service's port with the protocol that its appProtocol names.
 	ServiceKind
-	// GRPCKind is a Service's port for gRPC, whatever its appProtocol is.
+	// GRPCKind is a Service's port for gRPC. Its appProtocol is ignored.
 	GRPCKind
-	// TCPKind is for connections without TLS, or whose TLS ended at the listener. A
-	// BackendTLSPolicy can add TLS.
+	// TCPKind is a Service's port for connections that arrive without TLS, or whose TLS ends at the
+	// listener. A BackendTLSPolicy can add TLS.
 	TCPKind
-	// PassthroughKind is for connections that are TLS already; no policy changes them.
+	// PassthroughKind is a Service's port for TLS connections that Envoy does not decrypt. No
+	// policy changes them.
 	PassthroughKind
 	// PickerKind is a port of an external picker's Service.
 	PickerKind
-	// PoolKind is an InferencePool.
 	PoolKind
-	// ImportKind holds an exporting cluster's pods, in EndpointMode.
+	// ImportKind is for an exporting cluster's pods, in EndpointMode.
 	ImportKind
-	// ParentKind holds an exporting cluster's gateways, in ParentMode. It differs from ImportKind
-	// so that a change of the mode affects only new routes.
+	// ParentKind is for an exporting cluster's gateways, in ParentMode. The kind differs from
+	// ImportKind, so that a change of the mode affects only new routes.
 	ParentKind
-	// ImportPickerKind is the remote picker of one exporting cluster of an import.
+	// ImportPickerKind is for the picker of an exporting cluster of an import.
 	ImportPickerKind
-	// PeerKind holds the peer listeners of an exporting cluster's gateways. Its requests have
-	// another authority.
+	// PeerKind is for an exporting cluster's gateways that take requests over mTLS (PeerListener).
+	// These requests have the authority of PeerAuthority.
 	PeerKind
-	// MembersKind holds a hop to each exporting cluster of an import.
+	// MembersKind is for the hops to the exporting clusters of an import.
 	MembersKind
-	// UDPKind is a Service's port for datagrams; a cluster of DatagramKind contains its endpoints.
+	// UDPKind is a Service's port for datagrams. Envoy has no such cluster: its endpoints are part
+	// of a cluster of DatagramKind.
 	UDPKind
-	// DatagramKind is the target of a UDP listener: all backends of its route. The object is the
-	// Gateway, and Port is the listener's port.
+	// DatagramKind is the target of a UDP listener, with the endpoints of all backends of its
+	// route. Namespace and Name are the Gateway's, and Port is the listener's port.
 	DatagramKind
 )
 
@@ -78,13 +78,13 @@ type ClusterVariant uint8
 
 const (
 	Plain ClusterVariant = iota
-	// LastVariant is a pool's cluster that spills no further, or an exporting cluster's gateways
-	// behind a hop.
+	// LastVariant is the cluster behind a hop: a pool's cluster without hops to spill targets, or
+	// an exporting cluster's gateways.
 	LastVariant
-	// HopsVariant is a pool's cluster of hops alone (Pool.ViaHops), without a picker.
+	// HopsVariant is a pool's cluster that has only hops, and no picker (Pool.ViaHops).
 	HopsVariant
-	// HealthVariant is the cluster of an external picker with a health service. The picker's first
-	// answer shows whether it has the service.
+	// HealthVariant is the cluster of an external picker that has a gRPC health service. The
+	// picker's first answer shows whether it has the service.
 	HealthVariant
 	// ImportedVariant is the cluster of a ServiceImport's port.
 	ImportedVariant
@@ -95,64 +95,64 @@ var variants = [...]string{"", "last", "hops", "health", "imported"}
 // OurPicker is Penstock's own picker, which also receives access logs.
 var OurPicker = ClusterID{Name: "penstock-picker"}
 
-// OurGate is Penstock's authorization service, on the picker's port. Gates have other timeouts than
-// picks.
+// OurGate is Penstock's authorization service, on the picker's port. Its calls have other timeouts
+// than calls to the picker.
 var OurGate = ClusterID{Name: "penstock-gate"}
 
 // Collector is the OpenTelemetry collector.
 var Collector = ClusterID{Name: "penstock-otlp"}
 
-// ServiceCluster returns the cluster of a Service's port.
+// ServiceCluster returns the ID for a Service's port.
 func ServiceCluster(namespace, name string, port int32) ClusterID {
 	return ClusterID{Kind: ServiceKind, Namespace: namespace, Name: name, Port: port}
 }
 
-// GRPCCluster returns the cluster of a Service's port for gRPC.
+// GRPCCluster returns the ID for a Service's gRPC port.
 func GRPCCluster(namespace, name string, port int32) ClusterID {
 	return ClusterID{Kind: GRPCKind, Namespace: namespace, Name: name, Port: port}
 }
 
-// PickerCluster returns the cluster of an external picker's Service.
+// PickerCluster returns the ID for an external picker's Service.
 func PickerCluster(namespace, name string, port int32) ClusterID {
 	return ClusterID{Kind: PickerKind, Namespace: namespace, Name: name, Port: port}
 }
 
-// PoolCluster returns the cluster of an InferencePool.
+// PoolCluster returns the ID for an InferencePool.
 func PoolCluster(namespace, name string) ClusterID {
 	return ClusterID{Kind: PoolKind, Namespace: namespace, Name: name}
 }
 
-// ImportCluster returns the cluster of an exporting cluster's pods.
+// ImportCluster returns the ID for an exporting cluster's pods.
 func ImportCluster(namespace, name, member string) ClusterID {
 	return ClusterID{Kind: ImportKind, Namespace: namespace, Name: name, Member: member}
 }
 
-// ParentCluster returns the cluster of an exporting cluster's gateways.
+// ParentCluster returns the ID for an exporting cluster's gateways.
 func ParentCluster(namespace, name, member string) ClusterID {
 	return ClusterID{Kind: ParentKind, Namespace: namespace, Name: name, Member: member}
 }
 
-// ImportPickerCluster returns the cluster of an exporting cluster's picker.
+// ImportPickerCluster returns the ID for an exporting cluster's picker.
 func ImportPickerCluster(namespace, name, member string) ClusterID {
 	return ClusterID{Kind: ImportPickerKind, Namespace: namespace, Name: name, Member: member}
 }
 
-// PeerCluster returns the cluster of an exporting cluster's peer listeners.
+// PeerCluster returns the ID for an exporting cluster's peer listeners.
 func PeerCluster(namespace, name, member string) ClusterID {
 	return ClusterID{Kind: PeerKind, Namespace: namespace, Name: name, Member: member}
 }
 
-// MembersCluster returns the cluster of hops to an import's exporting clusters.
+// MembersCluster returns the ID for the hops to an import's exporting clusters.
 func MembersCluster(namespace, name string) ClusterID {
 	return ClusterID{Kind: MembersKind, Namespace: namespace, Name: name}
 }
 
-// DatagramCluster returns the cluster of a Gateway's UDP listener.
+// DatagramCluster returns the ID for a Gateway's UDP listener.
 func DatagramCluster(namespace, gateway string, port uint16) ClusterID {
 	return ClusterID{Kind: DatagramKind, Namespace: namespace, Name: gateway, Port: int32(port)}
 }
 
-// Pool returns the pool of the cluster's endpoints, gateways or hops; zero for other kinds.
+// Pool returns the pool or import that the cluster's endpoints serve; zero for other kinds.
 func (id ClusterID) Pool() objectid.Target {
 	switch id.Kind {
 	case PoolKind:
@@ -171,7 +171,7 @@ func (id ClusterID) InAnyConfig() ClusterID {
 	return id
 }
 
-// As returns another variant of the cluster, without Config.
+// As returns the ID of another variant of the cluster, without Config.
 func (id ClusterID) As(v ClusterVariant) ClusterID {
 	id.Variant, id.Config = v, 0
 	return id
@@ -186,7 +186,7 @@ func (id ClusterID) WithKind(k ClusterKind) ClusterID {
 // IsZero reports whether id is the zero ID.
 func (id ClusterID) IsZero() bool { return id == ClusterID{} }
 
-// Key returns the object's key in the store.
+// Key returns the store key of the object.
 func (id ClusterID) Key() string { return id.Namespace + "/" + id.Name }
 
 // External reports whether the cluster belongs to an external picker.
@@ -200,7 +200,7 @@ func (id ClusterID) Imported() (objectid.Target, bool) {
 	return objectid.Target{Pool: objectid.Pool{Namespace: id.Namespace, Name: id.Name}, Member: id.Member}, true
 }
 
-// Compare orders IDs by kind, object and the other fields.
+// Compare orders IDs by kind, then object, then the other fields.
 func (id ClusterID) Compare(o ClusterID) int {
 	return cmp.Or(
 		cmp.Compare(id.Kind, o.Kind),
@@ -217,9 +217,9 @@ func (k ClusterKind) hasPort() bool   { return k >= ServiceKind && k <= PickerKi
 func (k ClusterKind) hasMember() bool { return k >= ImportKind && k <= PeerKind }
 
 // String returns the cluster's name: "pool/NAMESPACE/NAME", "service/NAMESPACE/NAME/PORT",
-// "import/NAMESPACE/NAME/CLUSTER" or "members/NAMESPACE/NAME". A variant precedes it
-// ("last/pool/NAMESPACE/NAME"). A subset's member ("hops/pool/NAMESPACE/NAME/NAMESPACE.POLICY") and
-// Config ("picker/NAMESPACE/NAME/PORT/0f3c") follow it.
+// "import/NAMESPACE/NAME/CLUSTER" or "members/NAMESPACE/NAME". A variant precedes the name:
+// "last/pool/NAMESPACE/NAME". A Member or Config follows: "hops/pool/NAMESPACE/NAME/MEMBER",
+// "picker/NAMESPACE/NAME/PORT/0f3c".
 func (id ClusterID) String() string {
 	var room [96]byte
 	b := room[:0]
@@ -294,7 +294,7 @@ func ParseClusterID(name string) (ClusterID, bool) {
 // MarshalText implements encoding.TextMarshaler.
 func (id ClusterID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler; "" is the zero ID.
+// UnmarshalText implements encoding.TextUnmarshaler; "" yields the zero ID.
 func (id *ClusterID) UnmarshalText(text []byte) error {
 	parsed, ok := ParseClusterID(string(text))
 	if !ok && len(text) > 0 {

@@ -2,8 +2,9 @@
 // translator/inference make them from objects, and translator/envoy makes protos from them. Values
 // are immutable once returned. Two values that mean the same are equal.
 //
-// Names derive from identity, never from a position. Only this package joins or splits names,
-// except names of pools (discovery/objectid).
+// The name of an Envoy resource derives from the object's identity, never from a position in a
+// list. Only this package joins or splits such names, except the names of pools
+// (discovery/objectid).
 //
 // Tests: go test ./translator/...
 package model

@@ -5,7 +5,7 @@ import "math"
 // Expressions counts regular expressions that Envoy compiles.
 type Expressions struct {
 	Number uint32
-	Size   uint32 // instructions of their programs
+	Size   uint32 // instructions of their compiled programs
 }
 
 // Add returns the saturating sum.
@@ -21,17 +21,17 @@ func (e Expressions) Times(n int) Expressions {
 
 func sum(a, b uint32) uint32 { return uint32(min(uint64(a)+uint64(b), math.MaxUint32)) }
 
-// Within reports whether no field of e exceeds o's.
+// Within reports whether both fields of e are at most o's.
 func (e Expressions) Within(o Expressions) bool { return e.Number <= o.Number && e.Size <= o.Size }
 
 // IsZero reports whether there are no expressions.
 func (e Expressions) IsZero() bool { return e.Number == 0 }
 
-// Overrun is a rule whose regular expressions exceed a budget on a Gateway. Requests that it might
-// match get 500.
+// Overrun is a rule whose regular expressions exceed a Gateway's budget. Requests that the rule
+// might match get 500.
 type Overrun struct {
 	Gateway string // "namespace/name"
 	Route   string // store.TargetKey of the route
-	Rule    int    // Index of the Rule
-	Budget  string // the budget in messages
+	Rule    int    // its Rule.Index
+	Budget  string // the budget, in words for messages
 }

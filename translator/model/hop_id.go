@@ -9,22 +9,24 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
-// HopListener names the internal listener of all hops of a Gateway, and its route configuration.
+// HopListener is the name of the internal listener of a Gateway's hops, and of its route
+// configuration.
 const HopListener = "hops"
 
-// HopID identifies a hop: the virtual host in front of a pool or an import. The zero ID is no hop.
+// HopID identifies a hop: the virtual host of an internal listener, in front of a pool or an
+// import. The zero ID means no hop.
 type HopID struct {
-	Import          bool // else an InferencePool
+	Import          bool // false: an InferencePool
 	Namespace, Name string
-	Member          string // exporting cluster, or SubsetMember; "" for all
+	Member          string // exporting cluster, or SubsetMember; "" for the whole pool or import
 }
 
-// SubsetMember returns the Member of hops and clusters for the subset of a PoolPolicy.
+// SubsetMember returns the Member in the IDs of hops and clusters for a PoolPolicy's subset.
 func SubsetMember(namespace, policy string) string { return namespace + "." + policy }
 
-// SubsetPolicy returns the store key of the policy in a SubsetMember, or "".
+// SubsetPolicy returns the store key of the PoolPolicy of a SubsetMember, or "" for other members.
 func SubsetPolicy(member string) string {
-	namespace, name, ok := strings.Cut(member, ".") // namespaces have no dot, names may
+	namespace, name, ok := strings.Cut(member, ".") // names may contain dots, namespaces may not
 	if !ok {
 		return ""
 	}
@@ -36,17 +38,18 @@ func HopTo(kind, namespace, name string) HopID {
 	return HopID{Import: kind == "InferencePoolImport", Namespace: namespace, Name: name}
 }
 
-// AnyMember is the Member of a hop to all exporting clusters of an import, by weight. No cluster
-// has this name.
+// AnyMember is the Member of a hop to an import whose weights choose the exporting cluster. No
+// cluster has this name.
 const AnyMember = "*"
 
 // IsZero reports whether id is the zero ID.
 func (id HopID) IsZero() bool { return id == HopID{} }
 
-// Key returns the object's key in the store.
+// Key returns the store key of the pool or import.
 func (id HopID) Key() string { return objectid.Join(id.Namespace, id.Name) }
 
-// Target returns the pool or import behind the hop, even for a subset.
+// Target returns the pool or import behind the hop. For the hop of a subset, it returns the whole
+// pool.
 func (id HopID) Target() objectid.Target {
 	to := objectid.Target{Pool: objectid.Pool{Namespace: id.Namespace, Name: id.Name}}
 	switch {
@@ -58,7 +61,7 @@ func (id HopID) Target() objectid.Target {
 	return to
 }
 
-// Compare orders IDs by their fields; hops of pools come first.
+// Compare orders IDs by their fields; pools come first.
 func (id HopID) Compare(o HopID) int {
 	return cmp.Or(compareBool(id.Import, o.Import), strings.Compare(id.Namespace, o.Namespace),
 		strings.Compare(id.Name, o.Name), strings.Compare(id.Member, o.Member))
@@ -74,10 +77,10 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// String returns the name of the virtual host and the ID of endpoints that lead to it:
+// String returns the name of the virtual host, which is also the ID of endpoints that lead to it:
 // "hop.NAMESPACE.pool.NAME" or "hop.NAMESPACE.import.NAME", and with a Member "...@MEMBER". A byte
-// of a Member that cannot be in a DNS name becomes "_" and two hex digits, because Envoy ignores
-// case here and pickers separate hops with commas.
+// of Member that cannot be in a DNS name becomes "_" and two hex digits, because Envoy ignores case
+// here, and pickers separate hops with commas.
 func (id HopID) String() string {
 	if id.IsZero() {
 		return ""
@@ -127,12 +130,12 @@ func unescape(text string) (member string, ok bool) {
 	return string(out), escape(string(out)) == text
 }
 
-// Address returns the hop's name in pickers' lists of endpoints and in Envoy's logs.
+// Address returns the hop's address in pickers' lists of endpoints and in Envoy's logs.
 func (id HopID) Address() string { return "envoy://" + HopListener + "/" + id.String() }
 
 // ParseHopID accepts exactly the names that String returns for nonzero IDs.
 func ParseHopID(name string) (HopID, bool) {
-	parts := strings.SplitN(name, ".", 4) // namespaces have no dot, names may
+	parts := strings.SplitN(name, ".", 4) // names may contain dots, namespaces may not
 	if len(parts) != 4 || parts[0] != "hop" || parts[1] == "" || parts[2] != "pool" && parts[2] != "import" {
 		return HopID{}, false
 	}
@@ -147,7 +150,7 @@ func ParseHopID(name string) (HopID, bool) {
 // MarshalText implements encoding.TextMarshaler.
 func (id HopID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler; "" is the zero ID.
+// UnmarshalText implements encoding.TextUnmarshaler; "" yields the zero ID.
 func (id *HopID) UnmarshalText(text []byte) error {
 	parsed, ok := ParseHopID(string(text))
 	if !ok && len(text) > 0 {

@@ -9,10 +9,10 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// Object names have no '/', and namespaces no '.', so each name of a listener, filter chain or
-// secret can be parsed.
+// In Kubernetes, object names contain no '/', and namespaces no '.'. So the names of listeners,
+// filter chains and secrets that this file makes can be parsed.
 
-// Scheme is a filter chain's kind of traffic.
+// Scheme is the kind of traffic of a filter chain.
 type Scheme string
 
 const (
@@ -24,7 +24,7 @@ const (
 	SchemePeer  Scheme = "peer" // from members of the cluster set, over mTLS
 )
 
-// ChainName names a filter chain for requests: "http/80", "https/443/*.example.com".
+// ChainName returns the name of a filter chain for HTTP: "http/80", "https/443/*.example.com".
 func ChainName(tls bool, port uint16, hostname string) string {
 	if !tls {
 		return fmt.Sprintf("http/%d", port)
@@ -32,20 +32,20 @@ func ChainName(tls bool, port uint16, hostname string) string {
 	return fmt.Sprintf("https/%d/%s", port, hostname)
 }
 
-// filterGeneration ends the names of route configurations. It changes when the filter list gets a
-// filter that acts unless routes switch it off, because routes of an earlier release do not switch
-// it off. After a rollback, a filter chain of this release keeps its last routes until it has
-// drained: the earlier release has no routes of that name. Names before generation 2 have no
-// suffix.
+// filterGeneration is the suffix of route configurations' names since generation 2. It changes when
+// a release adds an HTTP filter that routes must disable explicitly, because routes of an earlier
+// release do not disable it. After a rollback, a filter chain of this release keeps its last routes
+// until it has drained: the earlier release sends no routes of that name.
 const filterGeneration = "~2"
 
-// RoutesName names the route configuration of a filter chain: "http/80~2".
+// RoutesName returns the name of a filter chain's route configuration: "http/80~2".
 func RoutesName(chain string) string { return chain + filterGeneration }
 
-// ChainOfRoutes returns the filter chain of a route configuration.
+// ChainOfRoutes returns the filter chain of a RoutesName.
 func ChainOfRoutes(name string) string { return strings.TrimSuffix(name, filterGeneration) }
 
-// StreamName names a filter chain for connections: "tcp/5432", "tls/443/db.example.com".
+// StreamName returns the name of a filter chain for connections: "tcp/5432",
+// "tls/443/db.example.com".
 func StreamName(tls bool, port uint16, host string) string {
 	if !tls {
 		return fmt.Sprintf("tcp/%d", port)
@@ -53,10 +53,10 @@ func StreamName(tls bool, port uint16, host string) string {
 	return fmt.Sprintf("tls/%d/%s", port, host)
 }
 
-// DatagramName names a UDP port's stream: "udp/53".
+// DatagramName returns the name of a UDP port's Stream: "udp/53".
 func DatagramName(port uint16) string { return fmt.Sprintf("udp/%d", port) }
 
-// ParseChain returns scheme and port of a filter chain's name, or false for another text.
+// ParseChain returns scheme and port of a filter chain's name; ok is false for other strings.
 func ParseChain(name string) (Scheme, uint16, bool) {
 	scheme, rest, ok := strings.Cut(name, "/")
 	number, host, named := strings.Cut(rest, "/")
@@ -75,8 +75,8 @@ func parsePort(text string) (uint16, bool) {
 	return uint16(n), err == nil && strconv.FormatUint(n, 10) == text
 }
 
-// ListenerKey returns a listener's unique key in its Gateway: its name, or "NAMESPACE/SET/NAME" in
-// a ListenerSet.
+// ListenerKey returns a listener's key, unique in its Gateway: the listener's name or, in a
+// ListenerSet, "NAMESPACE/SET/NAME".
 func ListenerKey(set report.Ref, name string) string {
 	if set.Kind != "ListenerSet" {
 		return name
@@ -101,7 +101,7 @@ func (s Socket) Compare(o Socket) int {
 	return -1
 }
 
-// String formats the socket for messages: "53", "53/UDP".
+// String returns the socket for messages: "53", "53/UDP".
 func (s Socket) String() string {
 	if s.UDP {
 		return fmt.Sprintf("%d/UDP", s.Port)
@@ -109,7 +109,7 @@ func (s Socket) String() string {
 	return strconv.Itoa(int(s.Port))
 }
 
-// Listener names the socket's Envoy listener: "listener/80", "listener/udp/53".
+// Listener returns the name of the socket's Envoy listener: "listener/80", "listener/udp/53".
 func (s Socket) Listener() string {
 	if s.UDP {
 		return fmt.Sprintf("listener/udp/%d", s.Port)
@@ -117,10 +117,10 @@ func (s Socket) Listener() string {
 	return ListenerName(s.Port)
 }
 
-// ListenerName names the Envoy listener of a TCP port.
+// ListenerName returns the name of a TCP port's Envoy listener.
 func ListenerName(port uint16) string { return fmt.Sprintf("listener/%d", port) }
 
-// ParseListenerName parses an Envoy listener's name, or returns false.
+// ParseListenerName parses the result of Socket.Listener.
 func ParseListenerName(name string) (s Socket, ok bool) {
 	text, ok := strings.CutPrefix(name, "listener/")
 	text, s.UDP = strings.CutPrefix(text, "udp/")
@@ -133,11 +133,11 @@ func ParseListenerName(name string) (s Socket, ok bool) {
 type SecretKind string
 
 const (
-	// CertificateSecret is a Kubernetes Secret's certificate and key.
+	// CertificateSecret is a Kubernetes Secret's certificate with its key.
 	CertificateSecret SecretKind = "secret"
-	// PolicyTrustSecret holds the CA certificates of a BackendTLSPolicy.
+	// PolicyTrustSecret has the CA certificates of a BackendTLSPolicy.
 	PolicyTrustSecret SecretKind = "trust/policy"
-	// GatewayTrustSecret holds the CA certificates by which a Gateway verifies clients.
+	// GatewayTrustSecret has the CA certificates with which a Gateway verifies clients.
 	GatewayTrustSecret SecretKind = "trust/gateway"
 	// CredentialSecret is the key of a PoolPolicy for the pool's servers.
 	CredentialSecret SecretKind = "credential"
@@ -147,7 +147,7 @@ const (
 type SecretID struct {
 	Kind            SecretKind
 	Namespace, Name string
-	Port            uint16 // 0: for all ports that have no CA certificates of their own
+	Port            uint16 // for GatewayTrustSecret; 0: for all ports without CA certificates of their own
 }
 
 // String returns the SDS name.
@@ -159,7 +159,7 @@ func (id SecretID) String() string {
 	return name
 }
 
-// ParseSecretID parses an SDS name, or returns false.
+// ParseSecretID parses the result of SecretID.String.
 func ParseSecretID(name string) (SecretID, bool) {
 	for _, kind := range []SecretKind{CertificateSecret, PolicyTrustSecret, GatewayTrustSecret,
 		CredentialSecret} {
@@ -192,8 +192,8 @@ func SecretName(namespace, name string) string {
 	return SecretID{Kind: CertificateSecret, Namespace: namespace, Name: name}.String()
 }
 
-// OwnTrust and OwnKey are the SDS names of the CAs for Penstock's services, and of the key that
-// proxies present to them.
+// OwnTrust is the SDS name of the CAs with which proxies verify Penstock's own services. OwnKey is
+// the SDS name of the key that proxies present to these services.
 const (
 	OwnTrust = "trust/own"
 	OwnKey   = "key/own"
@@ -204,7 +204,7 @@ func PolicyTrust(namespace, name string) string {
 	return SecretID{Kind: PolicyTrustSecret, Namespace: namespace, Name: name}.String()
 }
 
-// GatewayTrust returns the SDS name of the CAs for clients on a port (SecretID.Port).
+// GatewayTrust returns the SDS name of the CAs for clients on a port; for port 0 see SecretID.Port.
 func GatewayTrust(namespace, name string, port uint16) string {
 	return SecretID{Kind: GatewayTrustSecret, Namespace: namespace, Name: name, Port: port}.String()
 }

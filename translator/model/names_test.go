@@ -10,8 +10,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Envoy identifies objects by names. Two objects with one name would be one object, and a renamed
-// cluster drains.
+// Envoy identifies objects by their names.
 func TestNames_DifferForDifferentThings(t *testing.T) {
 	seen := map[string]string{}
 	for what, name := range map[string]fmt.Stringer{
@@ -60,8 +59,8 @@ type text string
 
 func (s text) String() string { return string(s) }
 
-// The names are in the configuration of running Envoys, in metrics and in dashboards, so they must
-// not change.
+// Cluster names must not change: they are in the configuration of running Envoys, and in users'
+// metrics and dashboards.
 func TestClusterID_NamesStayWhatTheyAre(t *testing.T) {
 	for id, want := range map[model.ClusterID]string{
 		model.OurPicker:                     "penstock-picker",
@@ -88,7 +87,7 @@ func TestClusterID_NamesStayWhatTheyAre(t *testing.T) {
 	}
 }
 
-// pick draws IDs from words that look like parts of names.
+// pick draws random IDs from words that look like parts of names.
 type pick struct{ *rand.Rand }
 
 func (p pick) word() string {
@@ -167,7 +166,7 @@ func TestSecretID_ParseReadsWhatStringMakes(t *testing.T) {
 	}
 }
 
-// Only the exact name may parse to a cluster. Otherwise two texts would name one cluster.
+// Two strings must not name one cluster.
 func FuzzClusterID_IsWhatItWasReadFrom(f *testing.F) {
 	p := pick{rand.New(rand.NewPCG(7, 8))}
 	for range 50 {
@@ -211,8 +210,8 @@ func TestHopID_NamesTheExportingClusterOfAnImport(t *testing.T) {
 	if got := p.OwnHop().Address(); got != "envoy://hops/hop.ns.import.llm@cluster-a" {
 		t.Errorf(`a picker names it %s, want "envoy://hops/hop.ns.import.llm@cluster-a"`, got)
 	}
-	// An exporting cluster may have any name, but Envoy ignores case, and a picker's list is
-	// separated by commas.
+	// Envoy ignores the case of names, and pickers separate names by commas. So upper case and
+	// other bytes of an exporting cluster's name must be escaped.
 	p.Name.Member = "East, *_"
 	if got := p.OwnHop().String(); got != "hop.ns.import.llm@_45ast_2c_20_2a_5f" {
 		t.Errorf(`a strange name makes it %s, want "hop.ns.import.llm@_45ast_2c_20_2a_5f"`, got)

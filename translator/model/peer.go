@@ -9,20 +9,21 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// PeerListener is a Gateway's listener for members of the cluster set.
+// PeerListener is a Gateway's listener for requests from other members of the cluster set.
 type PeerListener struct {
 	Port
-	Cluster string // this cluster
+	Cluster string // name of this cluster
 }
 
-// PeerHost is a pool of this cluster at a peer listener. Only requests of Members pass.
+// PeerHost is the virtual host of a pool of this cluster at a peer listener. Only requests from
+// Members are permitted.
 type PeerHost struct {
 	Host    string // result of PeerAuthority
 	Members []string
-	// Gated is set if AccessPolicies decided about Members, too.
+	// Gated is set if AccessPolicies restrict Members further.
 	Gated bool
-	// Believed has, for members, the parts of a caller's identity that they may state: the values
-	// of v1alpha1.Identity.
+	// Believed lists, for each member, the parts of a caller's identity that the member may state
+	// (v1alpha1.Identity).
 	Believed map[string][]string
 	Backends []WeightedBackend
 	Owners   []report.Ref
@@ -31,12 +32,12 @@ type PeerHost struct {
 // PeerDomain is the suffix of authorities at peer listeners.
 const PeerDomain = "pool.penstock"
 
-// maxHost limits the length of a host name (RFC 1035, 2.3.4).
+// maxHost is the maximum length of a host name (RFC 1035, 2.3.4).
 const maxHost = 253
 
 // PeerAuthority returns the server name and authority of a pool at a cluster's peer listeners:
-// "NAME.NAMESPACE.CLUSTER.pool.penstock". If it is too long, a hash replaces the end of the pool's
-// name.
+// "NAME.NAMESPACE.CLUSTER.pool.penstock". If the result is too long, a hash replaces the end of the
+// pool's name.
 func PeerAuthority(namespace, name, cluster string) string {
 	rest := "." + namespace + "." + cluster + "." + PeerDomain
 	if most := maxHost - len(rest); len(name) > most {
@@ -47,31 +48,30 @@ func PeerAuthority(namespace, name, cluster string) string {
 }
 
 // GatewayURI returns the SPIFFE ID of a cluster's Gateways. The control plane has another ID, so a
-// proxy's key cannot act for the cluster.
+// proxy's key cannot act as the control plane.
 func GatewayURI(cluster string) string { return "spiffe://" + cluster + "/gateway" }
 
-// PeerChain names a peer listener's filter chain and route configuration.
+// PeerChain returns the name of a peer listener's filter chain and route configuration.
 func PeerChain(port uint16) string { return fmt.Sprintf("%s/%d", SchemePeer, port) }
 
 const (
-	// MemberCertificate is the SDS name of the Gateways' certificate for members.
+	// MemberCertificate is the SDS name of the certificate that Gateways present to other members.
 	MemberCertificate = "member/gateway"
 	memberTrust       = "trust/member/"
-	// MembersTrust is the SDS name of all members' trust domains.
+	// MembersTrust is the SDS name of the trust domains of all members.
 	MembersTrust = "trust/members"
 )
 
-// MemberTrust returns the SDS name of a member's CA certificates, which verify the member's
-// Gateways.
+// MemberTrust returns the SDS name of the CA certificates that verify a member's Gateways.
 func MemberTrust(member string) string { return memberTrust + member }
 
-// ParseMemberTrust returns the member of a MemberTrust.
+// ParseMemberTrust returns the argument of MemberTrust; ok is false for other names.
 func ParseMemberTrust(name string) (member string, ok bool) {
 	return strings.CutPrefix(name, memberTrust)
 }
 
 // TrustDomain is a cluster whose Gateways are trusted. Bundle has CA certificates, in PEM, which
-// verify only IDs of this cluster.
+// verify only SPIFFE IDs of this cluster.
 type TrustDomain struct {
 	Name   string
 	Bundle []byte

@@ -7,16 +7,17 @@ import (
 	"strings"
 )
 
-// No Kubernetes name contains keySeparator.
+// keySeparator occurs in no Kubernetes name.
 const keySeparator = "~"
 
-// PickKey returns the key with which a Gateway's proxies call our picker: the Gateway's name and a
-// code derived from it with the root key. No proxy can make another Gateway's code.
+// PickKey returns the key with which a Gateway's proxies call Penstock's picker: the Gateway's
+// name, and a code derived from root and this name. Without root, a proxy cannot compute another
+// Gateway's code.
 func PickKey(root, gateway string) string {
 	return gateway + keySeparator + hex.EncodeToString(pickCode(root, gateway))
 }
 
-// PickKeyOwner returns the Gateway of a key that was made with one of the root keys, or "".
+// PickKeyOwner returns the Gateway whose key PickKey made with one of roots, or "" for other keys.
 func PickKeyOwner(roots []string, key string) string {
 	gateway, text, _ := strings.Cut(key, keySeparator)
 	code, err := hex.DecodeString(text)

@@ -8,7 +8,7 @@ func TestPickerKey_BelongsToOneGateway(t *testing.T) {
 		PickKey("new", "a/gw"):   "a/gw",
 		PickKey("old", "a/gw"):   "a/gw",
 		PickKey("other", "a/gw"): "",
-		// The code of one Gateway after the name of another.
+		// another Gateway's name before the code of a/gw
 		"b/gw" + PickKey("new", "a/gw")[4:]:   "",
 		PickKey("new", "a/gw") + "00":         "",
 		PickKey("new", ""):                    "",

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/translator/addresses"
 )
 
-// Endpoints returns, sorted, the endpoints of a Service's named port (the parameter `key` is
-// "namespace/name"): ready endpoints or, if none is ready, terminating endpoints that still serve
+// Endpoints returns, sorted, the endpoints of a port of a Service ("namespace/name"), by the port's
+// name: ready endpoints or, if no endpoint is ready, terminating endpoints that still serve
 // (KEP-1669).
 func Endpoints(r store.Reader, key, port string) []netip.AddrPort {
 	return collect(store.EndpointSlices.By(r, store.ByService, key), &corev1.ServicePort{Name: port},
@@ -55,8 +55,8 @@ func trusted(svc *corev1.Service, slice *discoveryv1.EndpointSlice) bool {
 	return store.Generated(slice) && len(svc.Spec.Selector) > 0
 }
 
-// Outside returns a sentence, without a period, for each address of a slice (addresses.Slice) that
-// may not become an endpoint.
+// Outside returns, for each address of an EndpointSlice that may not become an endpoint, the reason
+// as a sentence without a period (addresses.Slice).
 func Outside(r store.Reader, slice *discoveryv1.EndpointSlice) (out []string) {
 	judged := addresses.Of(r).Slice(slice.Namespace, parsed(slice))
 	for _, e := range slice.Endpoints {

@@ -13,15 +13,16 @@ import (
 // Host is the result of resolving an IP address or host name.
 type Host struct {
 	Addresses []netip.Addr // allowed endpoints, sorted
-	// Outside describes an address that may not become an endpoint, and why.
+	// Outside describes an address that may not become an endpoint, and why; "" for none.
 	Outside string
-	// Unresolved describes why a name has no addresses. Failed reports whether a lookup failed.
+	// Unresolved describes why a name has no addresses; "" if it has some. Failed means that a
+	// lookup failed.
 	Unresolved string
 	Failed     bool
 }
 
-// Lookup resolves an IP address or host name. discovery/hostname keeps resolving the names that
-// Lookup reads.
+// Lookup resolves an IP address or host name. It marks the name as used, so that discovery/hostname
+// resolves it repeatedly.
 func Lookup(r store.Reader, address string) Host {
 	return find(r, address, func(name string) (*store.Host, bool) { return store.Hosts.Get(r, name) })
 }
@@ -47,7 +48,7 @@ func find(r store.Reader, address string, host func(name string) (*store.Host, b
 		return out
 	}
 	if out.Outside = addresses.Neither(address); out.Outside != "" {
-		return out // looking up this text would store a Host without a name
+		return out // a lookup of this text would store a Host without a name
 	}
 	known, ok := host(strings.ToLower(address))
 	if !ok || len(known.Addresses) == 0 {

@@ -53,7 +53,7 @@ func (t targets) of(pod *corev1.Pod) []uint16 {
 	return nil
 }
 
-// running includes sidecars: init containers that always restart.
+// running returns a Pod's containers and sidecars: init containers that always restart.
 func running(pod *corev1.Pod) []corev1.Container {
 	out := slices.Clone(pod.Spec.Containers)
 	for _, c := range pod.Spec.InitContainers {
@@ -64,8 +64,8 @@ func running(pod *corev1.Pod) []corev1.Container {
 	return out
 }
 
-// Unnamed lists, as indexes of spec.ports, the ports whose targetPort is a name that no selected
-// Pod has. It is empty if the Service has EndpointSlices or selects no Pods.
+// Unnamed lists the ports, as indexes of spec.ports, whose targetPort is a name that no selected
+// Pod has. The list is empty if the Service has EndpointSlices or selects no Pods.
 func Unnamed(r store.Reader, svc *corev1.Service) (out []int) {
 	if len(store.EndpointSlices.By(r, store.ByService, store.ID(svc))) > 0 {
 		return nil

@@ -81,8 +81,9 @@ func matches(selector, labels map[string]string) bool {
 	return true
 }
 
-// A terminating pod takes no new requests but stays a member, so that its requests in flight are
-// counted. A pod from a file that has an address and no conditions is ready.
+// podMembers returns a pod's servers. A terminating pod takes no new requests but stays a member,
+// so that its requests in flight are counted. A pod from a file with an address and without
+// conditions is ready.
 func podMembers(pod *corev1.Pod, ports targets, never func(netip.Addr) bool) []model.Member {
 	ip, err := netip.ParseAddr(pod.Status.PodIP)
 	if err != nil || never(ip) || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Port returns a Service's port by its number. Of several ports with the number, it prefers a port
-// with the transport protocol.
+// Port returns a Service's port by its number, or nil. Of several ports with the number, it prefers
+// a port with the transport protocol.
 func Port(svc *corev1.Service, number int32, transport corev1.Protocol) *corev1.ServicePort {
 	var found *corev1.ServicePort
 	for i := range svc.Spec.Ports {
@@ -27,7 +27,7 @@ func Port(svc *corev1.Service, number int32, transport corev1.Protocol) *corev1.
 
 func transportOf(p corev1.Protocol) corev1.Protocol { return cmp.Or(p, corev1.ProtocolTCP) }
 
-// Transport returns the transport protocol of a Service's cluster.
+// Transport returns the transport protocol of an Envoy cluster of a Service.
 func Transport(id model.ClusterID) corev1.Protocol {
 	if id.Kind == model.UDPKind {
 		return corev1.ProtocolUDP
@@ -45,8 +45,8 @@ func TransportOf(kind string) corev1.Protocol {
 
 // Protocol returns the protocol of a Service's port for a kind of route, by the port's appProtocol
 // (KEP-3726 and the names in common use). The default is HTTP/1.1, or h2c for a GRPCRoute. False
-// means that the route cannot use the port. The parameter `secured` is set if a BackendTLSPolicy
-// names the CAs to trust. A protocol with TLS requires such a policy.
+// means that the route cannot use the port. secured means that a BackendTLSPolicy names the CAs to
+// trust; a protocol with TLS requires such a policy.
 func Protocol(p *corev1.ServicePort, kind string, secured bool) (model.Protocol, bool) {
 	if transportOf(p.Protocol) != TransportOf(kind) {
 		return "", false
@@ -88,8 +88,8 @@ func ProtocolText(p *corev1.ServicePort) string {
 	return string(transportOf(p.Protocol))
 }
 
-// External resolves a Service of type ExternalName with the func `find`, which is Lookup or
-// Mention. It returns false if such Services have no endpoints here.
+// External resolves a Service of type ExternalName with find, which is Lookup or Mention. It
+// returns false if such Services have no endpoints here.
 func External(r store.Reader, svc *corev1.Service, find func(r store.Reader, address string) Host) (Host, bool) {
 	if !addresses.Of(r).ExternalName {
 		return Host{}, false
@@ -97,9 +97,9 @@ func External(r store.Reader, svc *corev1.Service, find func(r store.Reader, add
 	return find(r, svc.Spec.ExternalName), true
 }
 
-// Addresses lists the endpoints of a Service's port. The result `outside` has the keys of
-// EndpointSlices from which addresses were left out. If there are no EndpointSlices and slicesOnly
-// is false, the Service's selector chooses Pods and ModelServers.
+// Addresses lists the endpoints of a Service's port. outside has the keys of EndpointSlices with
+// omitted addresses. If there are no EndpointSlices and slicesOnly is false, the Service's selector
+// chooses Pods and ModelServers.
 func Addresses(r store.Reader, svc *corev1.Service, number int32, transport corev1.Protocol, slicesOnly bool) (
 	out []netip.AddrPort, outside []string) {
 	port := Port(svc, number, transport)

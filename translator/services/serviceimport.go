@@ -46,10 +46,10 @@ func Find(r store.Reader, ref report.Ref) (*Backend, bool) {
 	return nil, false
 }
 
-// Of returns a cluster's backend, or false.
+// Of returns the backend of an Envoy cluster, or false.
 func Of(r store.Reader, id model.ClusterID) (*Backend, bool) { return Find(r, RefOf(id)) }
 
-// RefOf returns the Service or ServiceImport of a cluster.
+// RefOf returns the Service or ServiceImport of an Envoy cluster.
 func RefOf(id model.ClusterID) report.Ref {
 	if id.Variant == model.ImportedVariant {
 		return store.RefOf(store.ServiceImports, id.Key())
@@ -57,9 +57,9 @@ func RefOf(id model.ClusterID) report.Ref {
 	return store.RefOf(store.Services, id.Key())
 }
 
-// Addresses lists the endpoints of one port, like the function Addresses. Without EndpointSlices of
-// the cluster set's controller, the endpoints of a ServiceImport are the allowed addresses in the
-// object itself.
+// Addresses lists the endpoints of one port, like the function Addresses. If the cluster set's
+// controller has made no EndpointSlices for a ServiceImport, the endpoints are the allowed
+// addresses in the ServiceImport itself.
 func (b *Backend) Addresses(r store.Reader, number int32, transport corev1.Protocol, slicesOnly bool) (
 	out []netip.AddrPort, outside []string) {
 	if !IsServiceImport(b.Ref) {
@@ -81,8 +81,8 @@ func (b *Backend) Addresses(r store.Reader, number int32, transport corev1.Proto
 	return out, nil
 }
 
-// Outside returns, as a sentence without a period, why an address in a ServiceImport itself may not
-// become an endpoint.
+// Outside returns why an address in a ServiceImport itself may not become an endpoint, as a
+// sentence without a period, or "".
 func (b *Backend) Outside(r store.Reader) string {
 	if IsServiceImport(b.Ref) &&
 		len(store.EndpointSlices.By(r, store.ByService, store.ServiceImportKey(b.Ref.Namespace, b.Ref.Name))) > 0 {

@@ -175,7 +175,7 @@ func TestEndpointSlice_PortsOfUDPAreNoEndpoints(t *testing.T) {
 	expect(t, services.Endpoints(v, "ns/web", "http"))
 }
 
-// A DNS server has the same port number for TCP and UDP.
+// A DNS server has one port number for TCP and UDP. The Service's two ports must stay different.
 func TestService_PortOfTCPAndUDPWithOneNumberAreTwo(t *testing.T) {
 	udp, tcp := corev1.ProtocolUDP, corev1.ProtocolTCP
 	dns := service("web",
@@ -219,7 +219,7 @@ func TestService_ExternalNameFollowsItsHost(t *testing.T) {
 	expect(t, addressesOf(v, web, 443, true), "10.1.0.1:443", "10.1.0.2:443")
 }
 
-// An empty address of a member once crashed this process, because a Host without a name cannot be
+// A text that is no host name must not be looked up, because a Host without a name cannot be
 // stored.
 func TestHost_TextThatIsNoNameIsNeverLookedUp(t *testing.T) {
 	for _, text := range []string{"", ".", "a..b", "a b", "a\nb", "ä", "127.0.0.1:80", strings.Repeat("a", 64),

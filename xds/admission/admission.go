@@ -17,30 +17,30 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// Config configures a Listener.
+// Config configures a Listener. A connection is admitted once its client has authenticated (see
+// Admit).
 type Config struct {
-	// PerAddress limits the connections of one address that are not admitted. Default: 64.
+	// PerAddress limits one address's connections that are not admitted. Default: 64.
 	PerAddress int
-	// Timeout limits the handshake and the verification of the credential. Default: 30 s.
+	// Timeout limits the handshake and the authentication. Default: 30 s.
 	Timeout time.Duration
-	// Bytes limits what a connection may send before it is admitted. Default: 256 KiB.
+	// Bytes limits what a connection sends before it is admitted. Default: 256 KiB.
 	Bytes int64
-	// With Every, connections that are not admitted, such as health checks, stay open. Timeout does
-	// not apply, and Bytes limits each interval of length Every.
+	// With Every, connections that are never admitted stay open, such as health checks. Timeout
+	// does not apply, and Bytes limits each interval of length Every.
 	Every time.Duration
-	// If Trusting is set, every connection is admitted at once, because there is no authentication.
+	// With Trusting, every connection is admitted at once: there is no authentication.
 	Trusting bool
-	// Budget closes connections that send too much while too many messages are incomplete.
-	// Optional.
+	// Budget closes connections with large incomplete messages when memory runs short. Optional.
 	Budget *Budget
 	// Most limits all connections; 0: no limit. One address may have half of them. At the limit, a
-	// new connection replaces the oldest one that is not admitted.
+	// new connection replaces the oldest connection that is not admitted.
 	Most int
 	// Log may be nil.
 	Log *slog.Logger
 }
 
-// Listener accepts connections. It is safe for concurrent use.
+// Listener limits connections. It is safe for concurrent use.
 type Listener struct {
 	net.Listener
 	cfg Config
@@ -53,7 +53,6 @@ type Listener struct {
 	conns   map[*conn]struct{}
 }
 
-// Listen limits the connections of a listener.
 func Listen(l net.Listener, c Config) *Listener {
 	c.PerAddress = cmp.Or(c.PerAddress, 64)
 	c.Timeout = cmp.Or(c.Timeout, 30*time.Second)
@@ -65,7 +64,7 @@ func Listen(l net.Listener, c Config) *Listener {
 		conns: map[*conn]struct{}{}}
 }
 
-// Accept returns the next connection within the limits, and closes connections beyond them.
+// Accept closes connections beyond the limits.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		raw, err := l.Listener.Accept()
@@ -106,7 +105,7 @@ type readyConn struct {
 	readsOnReady
 }
 
-// Address returns the IP address of a client, or zero.
+// Address returns a client's IP address, or the zero Addr.
 func Address(a net.Addr) netip.Addr {
 	ap, err := netip.ParseAddrPort(a.String())
 	if err != nil {
@@ -169,8 +168,8 @@ func (l *Listener) leave(c *conn) {
 	decrease(l.open, c.address)
 }
 
-// EndWrites ends the server's half of all connections, so that clients close them. It returns once
-// they have, or after this duration. What clients have sent before is read.
+// EndWrites closes the write half of all connections, so that clients close them. It returns when
+// they are closed, or after `most`. Data that clients have sent is read.
 func (l *Listener) EndWrites(most time.Duration) {
 	end := time.After(most)
 	again := time.NewTicker(time.Millisecond)
@@ -206,7 +205,7 @@ type conn struct {
 	since    time.Time
 	counted  sync.Once
 	left     sync.Once
-	place    *list.Element // the element in Listener.oldest; guarded by Listener.mu
+	place    *list.Element // guarded by Listener.mu
 	admitted atomic.Bool
 	pending  pending
 }
@@ -259,7 +258,7 @@ func (c *conn) admit() {
 
 func (c *conn) settle() {
 	c.counted.Do(func() {
-		if c.late == nil { // Config.Trusting is set
+		if c.late == nil {
 			return
 		}
 		c.late.Stop()
@@ -283,8 +282,8 @@ func Admit(ctx context.Context) {
 // closeDelay lets a client read why its call was denied.
 const closeDelay = time.Second
 
-// CloseSoon closes the connection of a call whose certificate has expired, because Envoy presents a
-// new certificate only on a new connection.
+// CloseSoon closes a connection whose certificate has expired, because Envoy presents a new
+// certificate only on a new connection.
 func CloseSoon(ctx context.Context) {
 	if c := connOf(ctx); c != nil {
 		time.AfterFunc(closeDelay, func() { _ = c.Close() })

@@ -70,7 +70,7 @@ func TestAdmission_ConnectionsOfAnAddressAreLimited(t *testing.T) {
 	first := dial(t, at)
 	dial(t, at)
 	closed(t, dial(t, at))
-	_ = first.Close() // makes room for another connection
+	_ = first.Close()
 	poll.NoError(t, "a connection stays open", poll.Limit, func() error {
 		conn := dial(t, at)
 		_ = conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
@@ -128,7 +128,6 @@ func TestAdmission_AdmittedConnectionHasNoLimit(t *testing.T) {
 	}
 }
 
-// A client that only checks health never authenticates.
 func TestAdmission_SlowClientStaysIfItNeedNotAuthenticate(t *testing.T) {
 	conn := dial(t, serve(t, admission.Config{Bytes: 1000, Timeout: time.Millisecond, Every: 50 * time.Millisecond}))
 	for range 5 { // 2,500 bytes, above Bytes
@@ -188,7 +187,6 @@ func TestAdmission_BudgetEndsConnectionsThatSendMuch(t *testing.T) {
 	})
 }
 
-// stays dials until a connection stays open.
 func stays(t *testing.T, from *net.Dialer, at string) net.Conn {
 	t.Helper()
 	var open net.Conn

@@ -7,28 +7,26 @@ import (
 	"time"
 )
 
-// Budget bounds the bytes of incomplete messages over all connections. Once the budget is used up,
-// a connection above its share is closed. A Budget is safe for concurrent use. A nil Budget has no
-// bound.
+// Budget bounds the bytes of incomplete messages over all connections. When it is used up,
+// connections above their share are closed. It is safe for concurrent use; nil: no bound.
 type Budget struct {
 	max  int64
 	held atomic.Int64
 }
 
-// NewBudget returns a budget of this many bytes.
 func NewBudget(bytes int64) *Budget { return &Budget{max: bytes} }
 
 const (
-	// fairShare is more than a reconnecting proxy with 5,000 routes sends.
+	// fairShare is in bytes; a reconnecting proxy with 5,000 routes sends less.
 	fairShare = 1 << 20
-	// lastShare replaces fairShare when the bytes in use exceed manyTimes the budget. Each of a
-	// thousand proxies that reconnect at once stays below lastShare.
+	// lastShare replaces fairShare above manyTimes the budget. A thousand reconnecting proxies stay
+	// below it.
 	lastShare = 64 << 10
 	manyTimes = 8
-	// forgotten is how many counted bytes of a connection expire each second. Some bytes never
-	// reach a handler, such as pings.
+	// forgotten is how many counted bytes expire each second: some, such as pings, never reach a
+	// handler.
 	forgotten = 4 << 10
-	// framing is the minimum overhead of HTTP/2 and gRPC for each 64 KiB of a message, in bytes.
+	// framing is the minimum overhead of HTTP/2 and gRPC for each 64 KiB, in bytes.
 	framing = 64
 )
 
@@ -77,8 +75,7 @@ func (b *Budget) closed(p *pending) {
 	p.bytes, p.closed = 0, true
 }
 
-// Received reports that a handler has received a message of n bytes. Other counted bytes stay until
-// they expire.
+// Received removes the n bytes of a received message from the budget.
 func Received(ctx context.Context, n int) {
 	if c := connOf(ctx); c != nil {
 		c.listener.cfg.Budget.received(&c.pending, n)

@@ -21,27 +21,26 @@ var ErrChanged = errors.New("the Secret has changed meanwhile")
 type Secrets interface {
 	// Read returns the data and its version, both empty if there is no Secret.
 	Read(ctx context.Context) (data map[string][]byte, version string, err error)
-	// Write replaces the data if the Secret has this version, or creates the Secret if version is
-	// empty. It fails with ErrChanged if the Secret has another version.
+	// Write replaces the data, or creates the Secret if version is empty. The error is ErrChanged
+	// if the Secret has another version.
 	Write(ctx context.Context, data map[string][]byte, version string) error
 }
 
 // Config configures an Authority.
 type Config struct {
 	Secrets Secrets // required
-	// Names are the DNS names of the control plane, at least one.
+	// Names are the control plane's DNS names, at least one.
 	Names []string
-	// ID is the SPIFFE ID in the certificates, for connections to other clusters. Optional.
+	// ID is the SPIFFE ID in certificates, for other clusters. Optional.
 	ID *url.URL
-	// Changed is called from Run's goroutine when Bundle or the first of Keys has changed. The
-	// first call is before Ready. Optional.
+	// Changed is called by Run when Bundle or the first of Keys has changed. The first call is
+	// before Ready. Optional.
 	Changed func()
-	// Life is how long an authority is in use (default: one year). CertificateLife is how long a
-	// certificate is in use (default: one day). Overlap is how long an authority is in the bundle
-	// before it signs (default: one day).
+	// Life and CertificateLife are how long an authority and a certificate are in use. Overlap is
+	// how long an authority is in the bundle before it signs. Defaults: one year, one day, one day.
 	Life, CertificateLife, Overlap time.Duration
-	// Validity is how long a certificate is valid before and after it is signed. It must exceed
-	// CertificateLife. With 0 a certificate is valid as long as its authority.
+	// Validity is how long a certificate is valid before and after its signing. It must exceed
+	// CertificateLife. 0 means as long as the authority.
 	Validity time.Duration
 	// Interval is the time between reads of the Secret. Default: 10 s.
 	Interval time.Duration
@@ -62,12 +61,12 @@ type Authority struct {
 	keys   map[string][]string
 	ready  chan struct{}
 
-	// Only Run's goroutine uses these fields.
+	// Only Run uses these fields.
 	issued  signed
-	damaged time.Time // zero: intact
+	damaged time.Time // zero if the Secret is intact
 }
 
-// formerSigner is a replaced signer. Proxies may still have keys derived from it.
+// Proxies may still have keys derived from a formerSigner.
 type formerSigner struct {
 	*signer
 	until time.Time
@@ -142,8 +141,8 @@ func (a *Authority) renew(ctx context.Context) error {
 // damagePause gives other processes time to restore a damaged Secret.
 const damagePause = 20 * time.Second
 
-// If the Secret is missing or damaged, next returns the state that this process holds, so that
-// proxies and processes keep trusting each other.
+// If the Secret is missing or damaged, next returns the state in memory, so that proxies and
+// processes keep trusting each other.
 func (a *Authority) next(data map[string][]byte, now time.Time) (s state, changed bool, err error) {
 	if len(data) > 0 {
 		if s, err = read(data); err == nil {
@@ -198,7 +197,7 @@ func (a *Authority) take(s state, now time.Time) error {
 	a.mu.Lock()
 	changed := a.given == nil || !bytes.Equal(a.given.certPEM, given.certPEM) || !bytes.Equal(old.bundle(), s.bundle())
 	first := a.given == nil
-	// If this process has a slow clock, it hands out the current authority's key for longer.
+	// A process with a slow clock may still hand out the current authority's key.
 	if !first {
 		for _, former := range []*signer{a.given, old.current} {
 			a.retire(former, s, now)
@@ -217,7 +216,7 @@ func (a *Authority) take(s state, now time.Time) error {
 	return nil
 }
 
-// mu is held.
+// The caller holds a.mu.
 func (a *Authority) retire(former *signer, s state, now time.Time) {
 	for _, signs := range []*signer{s.current, s.next} {
 		if signs != nil && bytes.Equal(former.certPEM, signs.certPEM) {
@@ -235,7 +234,7 @@ func (a *Authority) retire(former *signer, s state, now time.Time) {
 	a.former = a.former[:min(len(a.former), maxFormer)]
 }
 
-// Ready waits for the first certificate, or returns ctx's error.
+// Ready waits for the first certificate.
 func (a *Authority) Ready(ctx context.Context) error {
 	select {
 	case <-a.ready:
@@ -245,7 +244,7 @@ func (a *Authority) Ready(ctx context.Context) error {
 	}
 }
 
-// Bundle returns the certificates that proxies trust, in PEM. It is empty before Ready.
+// Bundle returns the certificates that proxies trust, in PEM; empty before Ready.
 func (a *Authority) Bundle() []byte {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -255,17 +254,16 @@ func (a *Authority) Bundle() []byte {
 	return a.state.bundle()
 }
 
-// Keys returns the keys that all replicas derive from the authorities for a purpose. Proxies get
-// the first key, and replicas accept all of them. A replaced key is accepted for Config.Overlap.
-// The key of a next authority becomes the first key after half of Overlap, when all replicas have
-// that authority.
+// Keys derives keys for a purpose, equal on all replicas. Proxies get the first key; replicas
+// accept all. A replaced key is accepted for Config.Overlap. The next authority's key comes first
+// after half of Overlap, when all replicas have it.
 func (a *Authority) Keys(purpose string) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.given == nil {
 		return nil
 	}
-	if a.keys[purpose] == nil { // cached, because each pick reads it
+	if a.keys[purpose] == nil { // cached, because each call of the external picker reads keys
 		a.keys[purpose] = []string{a.given.derive(purpose)}
 		for _, s := range []*signer{a.state.current, a.state.next} {
 			if s != nil && s != a.given {
@@ -290,14 +288,14 @@ func (a *Authority) due(s signed) bool {
 	return time.Since(s.monotonic) > after || age > after || age < -skew
 }
 
-// Certificate is a certificate and key for another process of this installation.
+// Certificate is for another process of this installation.
 type Certificate struct {
 	Pair
 	signer []byte
 	signed signed
 }
 
-// Certify makes a key and signs a server and client certificate for it.
+// Certify signs a server and client certificate with a new key.
 func (a *Authority) Certify(id *url.URL) (Certificate, error) {
 	a.mu.RLock()
 	current := a.state.current
@@ -322,7 +320,6 @@ func (a *Authority) Current(c Certificate) bool {
 	return current != nil && bytes.Equal(c.signer, current.certPEM) && !a.due(c.signed)
 }
 
-// GetCertificate is the function for tls.Config.
 func (a *Authority) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()

@@ -42,7 +42,7 @@ func TestAuthority_RenewalKeepsTrustOfLateProxies(t *testing.T) {
 		if err := a.Ready(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		bundles := [][]byte{a.Bundle()} // the bundles of the last 21 hours, the newest last
+		bundles := [][]byte{a.Bundle()} // bundles of the last 21 hours, the newest last
 		given := a.Keys("x")[0]
 		for range 2 * 365 * 8 {
 			time.Sleep(3 * time.Hour)
@@ -66,8 +66,6 @@ func TestAuthority_RenewalKeepsTrustOfLateProxies(t *testing.T) {
 	})
 }
 
-// A Secret with another authority replaces the Secret while proxies have a key of the previous
-// authority.
 func TestPickerKey_ReplacedAtOnceCountsForADay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		secrets := &secret{}
@@ -127,7 +125,7 @@ type secret struct {
 	mu               sync.Mutex
 	data             map[string][]byte
 	version, written int
-	away             error // error of the unreachable API server
+	away             error // the API server's error
 }
 
 func (s *secret) writes() int {

@@ -8,15 +8,14 @@ import (
 	"time"
 )
 
-// These keys are in the Secret's data during an early replacement. Their values are times (RFC
-// 3339).
+// The Secret has these keys during an early replacement. Their values are times (RFC 3339).
 const (
 	rotationSigns = "rotation.signs"
 	rotationEnds  = "rotation.ends"
 )
 
 type rotation struct {
-	signs time.Time // zero: the next authority signs already
+	signs time.Time // zero if the next authority signs already
 	ends  time.Time
 }
 
@@ -40,7 +39,8 @@ func (r rotation) over(now time.Time) bool {
 	return r.signs.IsZero() && !r.ends.IsZero() && !now.Before(r.ends)
 }
 
-// If no process ran in time, the previous authority still stays trusted for the planned duration.
+// If no process ran in time, the previous authority stays trusted for the planned duration from
+// now.
 func (r rotation) signing(now time.Time) rotation {
 	if r.signs.IsZero() {
 		return rotation{}
@@ -48,22 +48,22 @@ func (r rotation) signing(now time.Time) rotation {
 	return rotation{ends: now.Add(r.ends.Sub(r.signs))}
 }
 
-// Rotated has the times of a rotation that has begun.
+// Rotated has the times of a rotation in progress.
 type Rotated struct {
-	Signs time.Time // when the new authority signs; it is in the bundle before
+	Signs time.Time // when the new authority begins to sign
 	Ends  time.Time // when trust in the previous authority ends
 }
 
 var errNone = errors.New("there is no authority: penstock makes it when it first runs")
 
-// ErrNone reports whether Rotate failed because there is no authority.
+// ErrNone reports whether Rotate found no authority.
 func ErrNone(err error) bool { return errors.Is(err, errNone) }
 
 const rotateAttempts = 10
 
-// Rotate replaces an authority early, because its key may be compromised. The new authority signs
-// after overlap, and trust in the previous authority ends after another overlap. If the Secret has
-// a next authority already, that one never signs: its key may be compromised, too.
+// Rotate replaces an authority whose key may be compromised. The new authority signs after overlap,
+// and trust in the previous authority ends after another overlap. A next authority in the Secret
+// never signs, because its key may be compromised, too.
 func Rotate(ctx context.Context, secrets Secrets, now time.Time, overlap time.Duration) (Rotated, error) {
 	next, err := newOwn(now, defaultLife)
 	if err != nil {

@@ -28,9 +28,8 @@ func presents(t *testing.T, a *authority.Authority) *tls.Certificate {
 	return cert
 }
 
-// A key has leaked. Replicas, and proxies that get each bundle and key 25 minutes late, must keep
-// trusting each other. After the rotation, everything that the old key signed or derived is
-// rejected.
+// During the rotation, replicas and proxies that get each bundle and key 25 minutes late must trust
+// each other. Then everything that the leaked key signed or derived must be rejected.
 func TestRotate_LateProxiesLoseNothingAndTheOldKeyIsWorthless(t *testing.T) {
 	const overlap, late = time.Hour, 25
 	synctest.Test(t, func(t *testing.T) {
@@ -81,7 +80,7 @@ func TestRotate_LateProxiesLoseNothingAndTheOldKeyIsWorthless(t *testing.T) {
 	})
 }
 
-// The Secret with the leaked key also holds the next authority's key.
+// The Secret with the leaked key also has the next authority's key, which must never sign.
 func TestRotate_AuthorityThatWasToComeNeverSigns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		secrets := &secret{}
@@ -108,8 +107,7 @@ func TestRotate_AuthorityThatWasToComeNeverSigns(t *testing.T) {
 	})
 }
 
-// If no process ran during the rotation, the starting processes have certificates of the previous
-// authority.
+// Processes that start after the rotation may meet certificates of the previous authority.
 func TestRotate_WithoutProcessesTheOverlapBeginsWithThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		secrets := &secret{}

@@ -12,10 +12,10 @@ import (
 	"os"
 )
 
-// File implements Secrets by a file in a private folder. Only one process writes the file.
+// File stores the authority in a file. Only one process writes the file.
 type File struct {
 	Path string
-	// ReadAll reads the file; os.ReadFile if nil.
+	// ReadAll reads the file. Default: os.ReadFile.
 	ReadAll func(path string) ([]byte, error)
 	// Replace writes the file atomically.
 	Replace func(path string, raw []byte) error

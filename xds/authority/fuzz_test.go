@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A readable Secret has authorities with matching keys and a bundle of valid certificates, and is
-// written back unchanged. Any other Secret is an error, and no other authority replaces it.
+// Only a Secret with matching keys and valid certificates may be read, and must be written back
+// unchanged.
 func FuzzState_ReadOnlyWhole(f *testing.F) {
 	one, err := newSigner(time.Unix(0, 0), time.Minute, time.Hour)
 	if err != nil {

@@ -6,9 +6,9 @@ import (
 	"errors"
 )
 
-// Mutual returns TLS configurations for connections between processes of one installation. Each
-// side requires a certificate of the current, next or previous authority. Proxies have no such
-// certificate. The parameter `name` is one of Config.Names.
+// Mutual returns TLS configurations between processes of one installation. Each side requires a
+// certificate of the current, next or previous authority, which proxies lack. name is one of
+// Config.Names.
 func (a *Authority) Mutual(name string) (server, client *tls.Config) {
 	server = &tls.Config{
 		MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAnyClientCert, GetCertificate: a.GetCertificate,
@@ -19,8 +19,7 @@ func (a *Authority) Mutual(name string) (server, client *tls.Config) {
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			return a.GetCertificate(nil)
 		},
-		// verify replaces the built-in verification, because the authorities change and a
-		// configuration cannot.
+		// verify replaces the built-in verification, because authorities change.
 		InsecureSkipVerify: true,
 		VerifyConnection:   func(s tls.ConnectionState) error { return a.verify(s, name, x509.ExtKeyUsageServerAuth) },
 	}

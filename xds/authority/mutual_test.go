@@ -58,7 +58,7 @@ func shake(server, client *tls.Config) error {
 		served <- err
 	}()
 	c := tls.Client(near, client)
-	_, err := c.Read(make([]byte, 5)) // in TLS 1.3, a client reads the server's rejection only now
+	_, err := c.Read(make([]byte, 5)) // in TLS 1.3, a client reads a rejection only now
 	_ = near.Close()
 	return errors.Join(err, <-served)
 }

@@ -15,7 +15,7 @@ import (
 // Pair is a certificate and its private key, in PEM.
 type Pair struct{ Cert, Key []byte }
 
-// NewPair creates a CA for control planes outside of Kubernetes.
+// NewPair creates a CA for use outside of Kubernetes.
 func NewPair(now time.Time, life time.Duration) (Pair, error) {
 	s, err := newSigner(now, skew, life)
 	if err != nil {
@@ -24,9 +24,9 @@ func NewPair(now time.Time, life time.Duration) (Pair, error) {
 	return Pair{Cert: s.certPEM, Key: s.keyPEM}, nil
 }
 
-// Issue signs a client certificate with the CA p. If server is set, the certificate is for servers,
-// too. The parameter `names` has DNS names or IP addresses; the first name is the subject. The
-// certificate expires no later than the CA.
+// Issue signs a client certificate with the CA p, and if server is set, also for servers. names are
+// DNS names or IP addresses; the first is the subject. The certificate expires no later than the
+// CA.
 func (p Pair) Issue(now time.Time, life time.Duration, server bool, names ...string) (Pair, error) {
 	ca, err := readSigner(p.Cert, p.Key, true)
 	if err != nil {

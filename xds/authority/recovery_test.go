@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-project/penstock/xds/authority"
 )
 
-// set changes the Secret as a user would. If there is no data, it deletes the Secret.
+// If change returns nil, set deletes the Secret.
 func (s *secret) set(change func(data map[string][]byte) map[string][]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,8 +138,7 @@ func TestAuthority_APIServerThatIsAwayForDaysEndsNoCertificate(t *testing.T) {
 	})
 }
 
-// One process's clock is a year ahead for a while. Proxies have the right time, but get each bundle
-// late.
+// Proxies have the right time, but get each bundle late.
 func TestAuthority_ClockAYearAheadAndBackKeepsTrust(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	for name, age := range map[string]time.Duration{
@@ -157,7 +156,7 @@ func TestAuthority_ClockAYearAheadAndBackKeepsTrust(t *testing.T) {
 				bundle, key := a.Bundle(), a.Keys("x")[0]
 				for _, offset := range []time.Duration{year, 0, -year, 0} {
 					ahead.Store(int64(offset))
-					for range 3 * 24 { // for 72 hours
+					for range 3 * 24 {
 						synctest.Wait()
 						for _, x := range []*authority.Authority{a, b} {
 							verify(t, x, bundle)

@@ -18,19 +18,18 @@ import (
 )
 
 const (
-	currentCert, currentKey = "tls.crt", "tls.key" // certificate and key of the signing authority
+	currentCert, currentKey = "tls.crt", "tls.key" // signing authority
 	nextCert, nextKey       = "next.crt", "next.key"
 	previousCert            = "previous.crt"
 )
 
 const (
 	skew = time.Hour
-	// tolerance is the largest clock error at which certificates are still valid. They are valid
-	// from tolerance before the authority is made until tolerance after it is replaced. This covers
-	// two clocks that are a year wrong.
+	// tolerance is the largest tolerated clock error. Certificates are valid for tolerance before
+	// the authority is made and after it is replaced. This covers two clocks that are a year wrong.
 	tolerance = 800 * 24 * time.Hour
-	// retention is how long an expired authority stays in the bundle after its replacement. A
-	// process that cannot read the Secret still presents certificates of that authority.
+	// retention is how long an expired authority stays in the bundle after its replacement, for
+	// processes that cannot read the Secret.
 	retention = 7 * 24 * time.Hour
 )
 
@@ -65,7 +64,7 @@ func read(data map[string][]byte) (s state, err error) {
 	return s, err
 }
 
-// Other processes may present certificates that an intact authority signed, so it stays trusted.
+// Other processes may present certificates of an intact authority, so it stays trusted.
 func replacement(data map[string][]byte, now time.Time, life time.Duration) (s state, err error) {
 	for _, name := range []string{previousCert, nextCert, currentCert} {
 		if intact, bad := readSigner(data[name], nil, false); bad == nil {
@@ -134,7 +133,7 @@ func (s state) advance(now time.Time, life, overlap time.Duration) (next state, 
 	if s.rotation.over(now) {
 		s.previous, s.rotation, changed = nil, rotation{}, true
 	}
-	// If no signer is valid, the new authority signs without the overlap.
+	// If no authority is valid, the new authority signs at once.
 	expired := now.After(s.current.cert.NotAfter)
 	if expired && (s.next == nil || now.After(s.next.cert.NotAfter)) {
 		if s.next, err = newOwn(now, life); err != nil {
@@ -175,7 +174,7 @@ func newSigner(now time.Time, before, after time.Duration) (*signer, error) {
 		return nil, err
 	}
 	template := &x509.Certificate{
-		// Of two authorities with one name, a verifier may try only the wrong one.
+		// Each authority has its own name, because a verifier may try only one authority of a name.
 		SerialNumber: serial,
 		Subject: pkix.Name{CommonName: fmt.Sprintf("penstock %x", serial.Bytes()[:4]),
 			SerialNumber: now.UTC().Format(time.RFC3339)},
@@ -230,7 +229,7 @@ func (s *signer) issue(names []string, id *url.URL, now time.Time, validity time
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
 }
 
-// After half of the overlap, proxies get the keys of the next authority.
+// Proxies get the next authority's keys after half of the overlap.
 func (s state) given(now time.Time, overlap time.Duration) *signer {
 	if s.next != nil && !s.rotation.signs.IsZero() {
 		overlap = min(overlap, s.rotation.signs.Sub(s.next.created()))

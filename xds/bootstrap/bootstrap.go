@@ -27,7 +27,7 @@ import (
 
 const adsCluster = "xds"
 
-// YAML returns the bootstrap as a file with sorted keys.
+// YAML returns the bootstrap with sorted keys.
 func YAML(c Config) ([]byte, error) {
 	msg, err := New(c)
 	if err != nil {
@@ -37,17 +37,18 @@ func YAML(c Config) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode the bootstrap: %w", err)
 	}
-	out, err := yaml.JSONToYAML(json) // also removes protojson's random spaces
+	out, err := yaml.JSONToYAML(json) // removes protojson's random spaces
 	if err != nil {
 		return nil, fmt.Errorf("encode the bootstrap: %w", err)
 	}
 	return out, nil
 }
 
-// With the default of 50 s, Envoy 1.40 crashes at the end of a longer call, such as a pick.
+// With the default of 50 s, Envoy 1.40 crashes at the end of a longer call, such as to the external
+// picker.
 const callsLast = 7 * 24 * time.Hour
 
-// New returns the bootstrap as a message.
+// New returns the bootstrap message.
 func New(c Config) (*bootstrapv3.Bootstrap, error) {
 	c = c.withDefaults()
 	if err := c.validate(); err != nil {
@@ -60,7 +61,7 @@ func New(c Config) (*bootstrapv3.Bootstrap, error) {
 		DynamicResources: dynamicResources(),
 		StaticResources:  &bootstrapv3.Bootstrap_StaticResources{Clusters: []*clusterv3.Cluster{b.adsCluster(c)}},
 		BootstrapExtensions: []*corev3.TypedExtensionConfig{{
-			// Hops need this registry of internal listeners, which cannot be added later.
+			// Internal listeners need this registry, which cannot be added later.
 			Name:        "envoy.bootstrap.internal_listener",
 			TypedConfig: b.any(&internallistenerv3.InternalListener{}),
 		}},
@@ -116,8 +117,7 @@ func dynamicResources() *bootstrapv3.Bootstrap_DynamicResources {
 			GrpcServices: []*corev3.GrpcService{{
 				TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{
 					ClusterName: adsCluster,
-					// With the default (0.5 s to 30 s) a proxy took up to 14 s to reconnect to a
-					// restarted control plane.
+					// With the default (0.5 s to 30 s) a proxy took up to 14 s to reconnect.
 					RetryPolicy: &corev3.RetryPolicy{RetryBackOff: &corev3.BackoffStrategy{
 						BaseInterval: durationpb.New(100 * time.Millisecond),
 						MaxInterval:  durationpb.New(500 * time.Millisecond),
@@ -132,11 +132,10 @@ func runtime() *bootstrapv3.LayeredRuntime {
 	return &bootstrapv3.LayeredRuntime{Layers: []*bootstrapv3.RuntimeLayer{{
 		Name: "static",
 		LayerSpecifier: &bootstrapv3.RuntimeLayer_StaticLayer{StaticLayer: &structpb.Struct{Fields: map[string]*structpb.Value{
-			// The default of 100 rejects common regular expressions, such as a{1,1000}.
+			// The default of 100 rejects regular expressions such as a{1,1000}.
 			"re2.max_program_size.error_level": structpb.NewNumberValue(100_000),
 			"re2.max_program_size.warn_level":  structpb.NewNumberValue(100_000),
-			// By default, the connection to a picker behind a connection manager ends every ~1,050
-			// streams.
+			// By default, a connection to the external picker ends every ~1,050 streams.
 			"envoy.reloadable_features.ext_proc_graceful_grpc_close": structpb.NewBoolValue(true),
 		}}},
 	}}}
@@ -180,9 +179,8 @@ func (b *builder) adsCluster(c Config) *clusterv3.Cluster {
 				HttpFilters: b.tokenFilters(c),
 				UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
 					ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: &corev3.Http2ProtocolOptions{
-						// These pings detect a frozen control plane within 14 s. They are most of
-						// the load of an idle control plane: 1,000 proxies with a ping each 5 s
-						// take 1 % of a core.
+						// These pings detect a frozen control plane within 14 s. A ping each 5 s
+						// from 1,000 proxies takes 1 % of a core.
 						ConnectionKeepalive: &corev3.KeepaliveSettings{
 							Interval: durationpb.New(10 * time.Second), Timeout: durationpb.New(3 * time.Second),
 						},
@@ -205,8 +203,7 @@ func (b *builder) adsCluster(c Config) *clusterv3.Cluster {
 
 func (b *builder) tls(c Config) *corev3.TransportSocket {
 	common := &tlsv3.CommonTlsContext{
-		// Envoy's default maximum for clients is TLS 1.2, so a minimum of 1.3 alone leaves no
-		// version.
+		// Envoy's default maximum for clients is TLS 1.2.
 		TlsParams: &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
 			TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3},
 		AlpnProtocols: []string{"h2"},
@@ -252,7 +249,7 @@ func (c Config) serverName() *tlsv3.SubjectAltNameMatcher {
 		Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}}}
 }
 
-// Near the memory limit, Envoy resets the largest requests that it buffers for pickers.
+// Near the memory limit, Envoy resets the requests that buffer most.
 func (b *builder) overload(c Config) *overloadv3.OverloadManager {
 	const heap = "envoy.resource_monitors.fixed_heap"
 	action := func(name string, at float64) *overloadv3.OverloadAction {
@@ -281,13 +278,13 @@ func (b *builder) overload(c Config) *overloadv3.OverloadManager {
 			monitor(heap, &fixedheapv3.FixedHeapConfig{MaxHeapSizeBytes: c.MaxHeapBytes}),
 		},
 		Actions: []*overloadv3.OverloadAction{
-			// Envoy does not track the memory of an HTTP/1.1 stream.
+			// Envoy does not track the memory of HTTP/1.1 streams.
 			scaled("envoy.overload_actions.reset_high_memory_stream", 0.75, 0.9),
 			action("envoy.overload_actions.shrink_heap", 0.85),
 			action("envoy.overload_actions.stop_accepting_requests", 0.97),
 		},
-		// Envoy resets streams by classes of memory: from 32 MiB, the maximum of a buffered body,
-		// down to 256 KiB.
+		// Envoy resets streams by classes of buffered memory: from 32 MiB, the maximum of a body,
+		// down to 256 KiB (2^18 bytes).
 		BufferFactoryConfig: &overloadv3.BufferFactoryConfig{MinimumAccountToTrackPowerOfTwo: 18},
 	}
 }

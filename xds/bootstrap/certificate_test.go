@@ -21,7 +21,6 @@ type authority struct {
 	pem  []byte
 }
 
-// issued is a certificate with its key, for tls.Config and as PEM.
 type issued struct {
 	tls.Certificate
 	certPEM, keyPEM []byte

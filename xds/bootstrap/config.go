@@ -11,73 +11,69 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
-// ProfileKey is the field of the node's metadata that carries Config.Profile.
+// ProfileKey is the node metadata field of Config.Profile.
 const ProfileKey = "penstock.dev/profile"
 
 // Config has the settings that differ between Envoys.
 type Config struct {
 	// Gateway is the "namespace/name" of the proxy's Gateway. Required.
 	Gateway string
-	// NodeID identifies the proxy within its gateway. Default: Gateway.
+	// NodeID identifies the proxy within its Gateway. Default: Gateway.
 	NodeID string
-	// Zone is the proxy's zone, for zone-aware load balancing. Optional.
+	// Zone enables zone-aware load balancing. Optional.
 	Zone string
-	// Profile identifies the capabilities of this bootstrap. Default: DefaultProfile.
+	// Profile identifies this bootstrap's capabilities. Default: DefaultProfile.
 	Profile string
 
-	// ADS are the addresses of control planes: "host:port", or "unix:PATH". Required.
+	// ADS are control planes: "host:port" or "unix:PATH". Required.
 	ADS []string
-	// TLS secures the connection to the control plane. Without it the connection is cleartext.
+	// Without TLS the connection to the control plane is cleartext.
 	TLS *TLS
 
-	// Token is the file of the proxy's bearer token. Envoy reads the file again when it is
-	// replaced. Token requires TLS and Secrets.
+	// Token is a file with a bearer token, read again when it is replaced. Requires TLS and
+	// Secrets.
 	Token string
-	// Secrets is the path of a folder at the proxy: it has the files of SecretFiles. With Secrets,
-	// Envoy loads a new CA, certificate or token without a restart.
+	// Secrets is the proxy's folder with SecretFiles, to load a new CA, certificate or token
+	// without a restart.
 	Secrets string
 
-	// Ready is the "ip:port" where ReadyPath reports readiness.
+	// Ready is the "ip:port" of ReadyPath.
 	Ready string
-	// Extra is a bootstrap in JSON that is merged over this one.
+	// Extra is a bootstrap in JSON to merge in.
 	Extra []byte
-	// Admin is the admin interface: "ip:port" (port 0: any free port) or "unix:PATH". Default:
-	// 127.0.0.1:0.
+	// Admin is "ip:port" (0: any port) or "unix:PATH". Default: 127.0.0.1:0.
 	Admin string
-	// MaxHeapBytes is the maximum heap size (default: 2 GiB). Above 97 % of it, Envoy answers new
-	// requests with 503.
+	// MaxHeapBytes is the maximum heap size. Default: 2 GiB. Above 97 %, Envoy answers requests
+	// with 503.
 	MaxHeapBytes uint64
 	// MaxConnections limits downstream connections. Default: 50,000.
 	MaxConnections int64
 
-	// DrainTime is the drain time of a removed filter chain. Default: 10 minutes.
+	// DrainTime is the drain time of a removed filter chain. Default: 10 min.
 	DrainTime time.Duration
-	// Concurrency is the number of worker threads, set on the command line. 0: one per core.
+	// Concurrency is the number of worker threads; 0: one per core.
 	Concurrency int
 }
 
-// TLS names files. Envoy watches them only with Config.Secrets.
+// TLS names files, which Envoy watches only with Config.Secrets.
 type TLS struct {
 	CA   string // PEM. Required.
 	Cert string // PEM. Optional, with Key.
 	Key  string // PEM
-	// ServerName is the SNI. Default: the host of the first address.
+	// ServerName is the SNI. Default: the first address's host.
 	ServerName string
 }
 
-// DefaultProfile identifies the requirements of this version's listeners. Raise it when the list of
-// HTTP filters gains, loses or moves a filter, or when a listener needs a setting that older
-// bootstraps lack. Then serve older profiles their previous resources. Otherwise an upgrade of the
-// control plane drains all streams at once, or breaks older proxies.
-//
-// It is still 1, although a filter named uploads was added. That filter protects proxies, so older
-// proxies get it, too, and drain once.
+// DefaultProfile identifies the requirements of this version's listeners. Raise it when their list
+// of HTTP filters changes, or when they need a setting that older bootstraps lack. Then serve older
+// profiles their previous resources. Otherwise an upgrade drains all streams at once, or breaks
+// older proxies. The filter uploads did not raise it, because older proxies need its protection,
+// too.
 const DefaultProfile = "1"
 
-// DefaultDrainTime is the default of Config.DrainTime.
 const DefaultDrainTime = 10 * time.Minute
 
-// Args returns the arguments of Envoy's command line that have no field in the bootstrap.
+// Args returns command-line arguments that have no field in the bootstrap.
 func (c Config) Args() []string {
 	c = c.withDefaults()
 	args := []string{

@@ -46,8 +46,8 @@ var reserved = []string{"penstock-", "hop."}
 
 const hops = "hops"
 
-// Envoy ignores a delivered resource whose name is in the bootstrap. The func `delivered` reports
-// whether ADS may deliver a name (translator/model).
+// delivered reports whether ADS may deliver this name (translator/model). Envoy ignores a delivered
+// resource whose name is in the bootstrap.
 func delivered(name string) bool {
 	return name == hops || strings.Contains(name, "/") ||
 		slices.ContainsFunc(reserved, func(prefix string) bool { return strings.HasPrefix(name, prefix) })

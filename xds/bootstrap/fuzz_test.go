@@ -26,8 +26,8 @@ var extraSeeds = []string{
 	`{"staticResources":{"listeners":[{"name":"ready","address":{"pipe":{"path":"/tmp/x"}}}]}}`,
 }
 
-// A user's bootstrap is an error, or keeps everything that connects the proxy to the control plane:
-// its identity, and every entry of our lists.
+// A user's bootstrap must be an error, or keep the proxy's identity and every entry of Penstock's
+// lists.
 func FuzzBootstrap_ExtraKeepsOurs(f *testing.F) {
 	for _, s := range extraSeeds {
 		f.Add([]byte(s))
@@ -58,7 +58,7 @@ func FuzzBootstrap_ExtraKeepsOurs(f *testing.F) {
 	})
 }
 
-// begins checks that every list begins with our entries, also inside our messages.
+// begins checks that every list in got begins with the entries in ours.
 func begins(t *testing.T, got, ours protoreflect.Message) {
 	t.Helper()
 	ours.Range(func(fd protoreflect.FieldDescriptor, want protoreflect.Value) bool {
@@ -81,7 +81,6 @@ func begins(t *testing.T, got, ours protoreflect.Message) {
 	})
 }
 
-// The real Envoy must start with every bootstrap that can be merged.
 func TestBootstrap_ExtraIsValidOrAnError(t *testing.T) {
 	for _, extra := range extraSeeds {
 		raw, err := bootstrap.YAML(bootstrap.Config{

@@ -23,7 +23,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// plane is a control plane without resources. It records the credentials of each connection.
+// plane is a control plane that records the credentials of connections.
 type plane struct {
 	cache   *cache.Cache
 	address string
@@ -31,7 +31,7 @@ type plane struct {
 	mu    sync.Mutex
 	cert  *tls.Certificate
 	conns map[net.Conn]struct{}
-	last  string // credentials of the newest stream; "-" if there are none
+	last  string // credentials of the newest stream; "-" without streams
 }
 
 func startPlane(t *testing.T, secure bool) *plane {
@@ -81,7 +81,6 @@ func (p *plane) note(ctx context.Context) (server.Proxy, error) {
 	return server.TrustNode(ctx)
 }
 
-// certify sets the certificate for new connections, and closes all connections.
 func (p *plane) certify(c issued) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,7 +88,7 @@ func (p *plane) certify(c issued) {
 	p.drop()
 }
 
-// drop closes all connections. Called with mu held.
+// drop closes all connections. The caller holds p.mu.
 func (p *plane) drop() {
 	p.last = "-"
 	for c := range p.conns {
@@ -107,7 +106,7 @@ func (p *plane) expect(t *testing.T, proof string) {
 			return true
 		}
 		if p.last != "-" {
-			p.drop() // Envoy presents a file that it read again only on a new connection
+			p.drop() // Envoy presents a reloaded file only on a new connection
 		}
 		return false
 	})
@@ -131,8 +130,8 @@ func (l tracked) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// volume is a folder that changes like the volume of a ConfigMap or a projected token: each file is
-// a link through ..data, and ..data is replaced in one step.
+// volume changes like a volume of a ConfigMap or token: each file is a link through ..data, which
+// is replaced in one step.
 type volume struct {
 	t   *testing.T
 	dir string

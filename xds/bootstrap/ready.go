@@ -11,11 +11,11 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// ReadyPath is the path that a kubelet probes at Config.Ready.
+// ReadyPath is the path of readiness probes.
 const ReadyPath = "/ready"
 
-// readyListener answers 503 while the proxy drains. Unlike the admin interface, it serves only this
-// path.
+// readyListener answers 503 while the proxy drains. Unlike the admin interface, it serves only
+// ReadyPath.
 func (b *builder) readyListener(c Config) *listenerv3.Listener {
 	manager := &hcmv3.HttpConnectionManager{
 		StatPrefix: "ready",

@@ -23,8 +23,8 @@ const (
 	secretToken       = "own-token"
 )
 
-// SecretFiles returns the files for the folder Config.Secrets, by name. Envoy watches only files of
-// secrets that it reads by SDS, and SDS needs a file for each secret.
+// SecretFiles returns the files for Config.Secrets, by name. Envoy watches only files that an SDS
+// secret names, and SDS needs a file for each secret.
 func SecretFiles(c Config) (map[string][]byte, error) {
 	if c.Secrets == "" {
 		return nil, nil
@@ -77,7 +77,7 @@ func file(path string) *corev3.DataSource {
 	return &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: path}}
 }
 
-// The kubelet does not write the file, but replaces a link in this folder.
+// The kubelet replaces a link in this folder, not the file.
 func folderOf(file string) *corev3.WatchedDirectory {
 	return &corev3.WatchedDirectory{Path: path.Dir(file)}
 }

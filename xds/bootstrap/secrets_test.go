@@ -38,12 +38,11 @@ func TestBootstrap_NewAuthorityNeedsNoRestart(t *testing.T) {
 		TLS: &bootstrap.TLS{CA: cas.path("ca.crt"), ServerName: "penstock.example"},
 	}, plane)
 	plane.expect(t, "")
-	// Envoy does not trust the second authority yet. This check shows that Envoy verifies at all.
+	// This check shows that Envoy verifies at all.
 	plane.certify(second.issue(t, "penstock.example"))
 	poll.Until(t, "Envoy rejects the second authority", func() bool {
 		return envoy.Stats("cluster.xds.ssl.fail_verify_error")["cluster.xds.ssl.fail_verify_error"] > 0
 	})
-	// During the overlap, both authorities are trusted.
 	cas.write(map[string][]byte{"ca.crt": slices.Concat(first.pem, second.pem)})
 	plane.expect(t, "")
 	plane.certify(first.issue(t, "penstock.example"))
@@ -51,7 +50,7 @@ func TestBootstrap_NewAuthorityNeedsNoRestart(t *testing.T) {
 	cas.write(map[string][]byte{"ca.crt": second.pem})
 	plane.certify(second.issue(t, "penstock.example"))
 	plane.expect(t, "")
-	plane.certify(second.issue(t, "other.example")) // signed by the authority, but for another name
+	plane.certify(second.issue(t, "other.example")) // right authority, wrong name
 	failures := "cluster.xds.ssl.fail_verify_san"
 	poll.Until(t, "Envoy rejects another name", func() bool { return envoy.Stats(failures)[failures] > 0 })
 }
@@ -80,7 +79,7 @@ func TestReadiness_FromFirstConfigurationUntilDrain(t *testing.T) {
 	port := int(envoytest.FreePort(t))
 	c := bootstrap.Config{Gateway: "a/b", ADS: []string{plane.address}, Ready: fmt.Sprintf("127.0.0.1:%d", port)}
 	envoy := envoytest.StartGateway(t, c)
-	plane.expect(t, "") // connected, but without a response yet
+	plane.expect(t, "")
 	ready := func() int {
 		resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d%s", port, bootstrap.ReadyPath))
 		if err != nil {

@@ -12,17 +12,17 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Batch is the change of one revision to one gateway.
+// Batch is one revision's changes to one gateway's resources.
 type Batch struct {
 	// Gateway is "namespace/name". Profile is "" for the default profile.
 	Gateway, Profile string
 	// Revision is the store's revision, for logs and status only.
 	Revision uint64
-	// Upserts equal to the current version are ignored.
+	// Upserts may equal the current versions, and are then ignored.
 	Upserts []*resource.Resource
-	// Removes may have unknown names.
+	// Removes may name missing resources.
 	Removes []resource.Ref
-	// Trace is the span of the change. Optional.
+	// Trace is optional.
 	Trace trace.SpanContext
 }
 
@@ -30,8 +30,8 @@ type Batch struct {
 type Config struct {
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
-	// LogRecords bounds the changes in a log, and LogBytes the replaced bodies that it keeps for
-	// lagging streams. Defaults: 4,096 and 16 MiB.
+	// LogRecords bounds the changes in one log, and LogBytes the replaced bodies in it. Defaults:
+	// 4,096 and 16 MiB.
 	LogRecords, LogBytes int
 }
 
@@ -56,8 +56,7 @@ func New(c Config) *Cache {
 	return &Cache{config: c, logs: map[scope]*log{}}
 }
 
-// SetReady records that every source has been read and translated once. Before SetReady, no cursor
-// is ready.
+// SetReady records that every source has been translated once. Before SetReady, no cursor is ready.
 func (c *Cache) SetReady() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,7 +66,7 @@ func (c *Cache) SetReady() {
 	}
 }
 
-// Commit appends batches to their gateways' logs. A name in both lists of a batch is an upsert. An
+// Commit appends batches to their gateways' logs. A name in Upserts and Removes is an upsert. An
 // empty batch registers the gateway.
 func (c *Cache) Commit(batches ...Batch) {
 	now := c.config.Now()
@@ -88,7 +87,7 @@ func (c *Cache) Current(gateway string, ref resource.Ref) (version string, ok bo
 	return "", false
 }
 
-// Resource returns the resource with the version that Current returns, or nil.
+// Resource returns the resource of Current, or nil.
 func (c *Cache) Resource(gateway string, ref resource.Ref) *resource.Resource {
 	c.mu.Lock()
 	l := c.logs[scope{gateway: gateway}]
@@ -108,8 +107,8 @@ func (c *Cache) Resource(gateway string, ref resource.Ref) *resource.Resource {
 type Gateway struct {
 	Name     string                `json:"gateway"`
 	Profile  string                `json:"profile,omitempty"`
-	Revision uint64                `json:"revision"` // revision of the last batch
-	Sequence uint64                `json:"sequence"` // number of changes since the start
+	Revision uint64                `json:"revision"`
+	Sequence uint64                `json:"sequence"` // number of changes
 	Counts   map[resource.Type]int `json:"resources"`
 }
 
@@ -141,7 +140,7 @@ func (c *Cache) log(k scope) *log {
 	return l
 }
 
-// Open returns a cursor at the end of a gateway's log. The caller closes the cursor.
+// Open returns a cursor at the end of a gateway's log. The caller must close it.
 func (c *Cache) Open(gateway, profile string) *Cursor {
 	k := scope{gateway, profile}
 	c.mu.Lock()

@@ -180,8 +180,6 @@ func TestSlot_NamedWhileReferenced(t *testing.T) {
 	cur.Close(slices.Values([]uint32{hop.ID}))
 }
 
-// A route configuration of megabytes that changes host by host must not fill the log of slow
-// proxies.
 func TestLog_SharedPartsDoNotCount(t *testing.T) {
 	c := cache.New(cache.Config{LogBytes: 1 << 20})
 	large := resource.NewPart(make([]byte, 512<<10), nil, nil)

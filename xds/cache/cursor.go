@@ -9,29 +9,27 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Change is the net change of one resource since a cursor's last Pull.
+// Change is the net change of a resource since a cursor's last Pull.
 type Change struct {
 	Slot  *Slot
-	Entry *Entry // nil: removed
-	// Prev is the version at the last Pull. It is nil if there was no version, and after a
-	// Delta.Reset.
+	Entry *Entry // nil if the resource was removed
+	// Prev is the version at the last Pull. It is nil if there was no version, and after a Reset.
 	Prev *Entry
 }
 
-// Delta is the part of the log that a cursor had not read.
+// Delta contains the changes since a cursor's last Pull.
 type Delta struct {
-	// Changes are shared and must not be modified.
+	// Changes must not be modified: cursors share it.
 	Changes []Change
-	// Reset means that the log has dropped unread records. Changes then has every existing resource
-	// that has changed since the last Pull. If a slot of the reader has no Slot.Current, its
-	// resource was removed.
+	// Reset means that the log has dropped unread records. Changes then lacks removed resources;
+	// Slot.Current is nil for them.
 	Reset bool
 }
 
-// Cursor is one reader's place in a log. It is not safe for concurrent use, except where a method
-// allows it.
+// Cursor is a reader's position in a log. It is safe for concurrent use only where a method states
+// it.
 type Cursor struct {
-	// Number is the cursor's number in its log, from 1.
+	// Number counts the cursors of a log, from 1.
 	Number uint64
 	log    *log
 	seq    atomic.Uint64
@@ -49,7 +47,7 @@ func (l *log) cursor() *Cursor {
 	return c
 }
 
-// Close ends the cursor and releases the acquired slots.
+// Close ends the cursor and releases the slots with the acquired IDs.
 func (c *Cursor) Close(acquired ...iter.Seq[uint32]) {
 	l := c.log
 	var last []*Slot
@@ -68,12 +66,10 @@ func (c *Cursor) Close(acquired ...iter.Seq[uint32]) {
 	delete(l.cursors, c)
 }
 
-// Ready returns a channel that closes when the log may be read (Cache.SetReady). Safe for
-// concurrent use.
+// Ready returns a channel that closes once the log may be read. Safe for concurrent use.
 func (c *Cursor) Ready() <-chan struct{} { return c.log.ready }
 
-// Signal returns a channel that receives when a Pull may return changes, and after Poke. Safe for
-// concurrent use.
+// Signal returns a channel that receives when a Pull may return changes. Safe for concurrent use.
 func (c *Cursor) Signal() <-chan struct{} { return c.signal }
 
 // Poke sends to the channel of Signal. Safe for concurrent use.
@@ -110,7 +106,8 @@ func (c *Cursor) Pull() Delta {
 	return Delta{Changes: l.coalesced(from, to)}
 }
 
-// Most cursors are at the same place, so coalesced caches its last result. mu is held for reading.
+// coalesced caches its last result, because most cursors read the same range. The caller holds
+// l.mu.
 func (l *log) coalesced(from, to uint64) []Change {
 	l.memoMu.Lock()
 	defer l.memoMu.Unlock()
@@ -145,7 +142,7 @@ func (l *log) since(from uint64) []Change {
 	return out
 }
 
-// Acquire finds or creates the slot of a name and keeps it until Release. Safe for concurrent use.
+// Acquire finds or creates a name's slot and keeps it until Release. Safe for concurrent use.
 func (c *Cursor) Acquire(t resource.Type, name string) *Slot {
 	l := c.log
 	l.mu.RLock()
@@ -162,7 +159,7 @@ func (c *Cursor) Acquire(t resource.Type, name string) *Slot {
 	return s
 }
 
-// AcquireAll acquires many names. It iterates over names at most twice. Safe for concurrent use.
+// AcquireAll is Acquire for many names. It reads names at most twice. Safe for concurrent use.
 func (c *Cursor) AcquireAll(t resource.Type, names iter.Seq[string]) (slots []*Slot) {
 	l := c.log
 	missing := false
@@ -198,9 +195,9 @@ type Initial struct {
 	Version string
 }
 
-// AcquireInitial acquires the names of initial_resource_versions. The result `current` has the
-// names that are listed with their current version. The result `others` has all other names, and
-// resources that have changed since the last Pull. Safe for concurrent use.
+// AcquireInitial acquires names of initial_resource_versions. `current` has the names with the
+// current version, unless it changed since the last Pull. `others` has the rest. Safe for
+// concurrent use.
 func (c *Cursor) AcquireInitial(t resource.Type, initial iter.Seq2[string, string]) (current []*Slot,
 	others []Initial) {
 	l := c.log
@@ -241,8 +238,7 @@ func (c *Cursor) AcquireInitial(t resource.Type, initial iter.Seq2[string, strin
 	return current, others
 }
 
-// Hold acquires the slot of a Change. If the slot was reaped meanwhile, Hold returns the new slot
-// of the name. Safe for concurrent use.
+// Hold acquires s, or the name's new slot if the log has deleted s. Safe for concurrent use.
 func (c *Cursor) Hold(s *Slot) *Slot {
 	l := c.log
 	l.mu.RLock()
@@ -284,16 +280,14 @@ func released(last []*Slot, s *Slot) []*Slot {
 	return last
 }
 
-// reading calls f while mu is held for reading. It releases mu even if f panics, as may happen when
-// f reads a proxy's message.
+// reading releases l.mu even if f panics on a proxy's message.
 func (l *log) reading(f func()) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	f()
 }
 
-// Each returns every existing resource of a type, sorted by name. The result must not be modified:
-// the log caches it, because a thousand reconnecting proxies request the same resources.
+// Each returns every existing resource of a type, sorted by name. The result must not be modified.
 func (c *Cursor) Each(t resource.Type) []*Slot {
 	l := c.log
 	l.mu.RLock()
@@ -314,7 +308,7 @@ func (c *Cursor) Each(t resource.Type) []*Slot {
 	return m.slots
 }
 
-// Slot returns the slot of an ID that the caller has acquired.
+// Slot returns an acquired slot by its ID.
 func (c *Cursor) Slot(id uint32) *Slot {
 	c.log.mu.RLock()
 	defer c.log.mu.RUnlock()

@@ -17,10 +17,10 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Slot is one name in one log, whether or not the resource exists.
+// Slot is one name in one log, even if the resource does not exist.
 type Slot struct {
 	resource.Ref
-	// ID is unique in one log, and small: an index in the bit sets of streams.
+	// ID is unique in one log. Streams use it as an index in bit sets.
 	ID uint32
 
 	current atomic.Pointer[Entry]
@@ -34,24 +34,23 @@ type Slot struct {
 // Current returns the newest version, or nil.
 func (s *Slot) Current() *Entry { return s.current.Load() }
 
-// Named reports whether any current resource of the log names s.
+// Named reports whether any current resource of the log references s.
 func (s *Slot) Named() bool { return s.named.Load() > 0 }
 
-// Commit describes the batch of an entry.
+// Commit describes the Batch that created an Entry.
 type Commit struct {
 	At    time.Time
-	Trace trace.SpanContext // span of the change
+	Trace trace.SpanContext
 }
 
-// Entry is an immutable version of a resource as committed to one log.
+// Entry is an immutable version of a resource in one log.
 type Entry struct {
 	*resource.Resource
 	Slot *Slot
 	// Seq is the position in the log; 0 for a placeholder.
 	Seq uint64
 	// Names are the slots of Resource.Refs, in the same order.
-	Names []*Slot
-	// Commit is shared by all entries of a batch.
+	Names  []*Slot
 	Commit *Commit
 
 	head []byte
@@ -68,8 +67,8 @@ const (
 	fieldValue   = 2
 )
 
-// The head has the fields before the body. An element of DeltaDiscoveryResponse.resources is head
-// and body; an element of DiscoveryResponse.resources is head[any:] and body.
+// An element of DeltaDiscoveryResponse.resources is head and body. An element of
+// DiscoveryResponse.resources is head[any:] and body.
 func newEntry(r *resource.Resource, slot *Slot, seq uint64) *Entry {
 	url := r.Type.URL()
 	anyHead := protowire.AppendTag(nil, fieldTypeURL, protowire.BytesType)
@@ -97,15 +96,15 @@ func newEntry(r *resource.Resource, slot *Slot, seq uint64) *Entry {
 	return &Entry{Resource: r, Slot: slot, Seq: seq, head: b, any: at}
 }
 
-// Delta returns the encoded head of an element of DeltaDiscoveryResponse.resources, tag included.
-// The bodies of its parts follow.
+// Delta returns the start of an element of DeltaDiscoveryResponse.resources. The bodies of e.Parts
+// follow.
 func (e *Entry) Delta() (head []byte) { return e.head }
 
-// StateOfTheWorld is like Delta, but for DiscoveryResponse.resources.
+// StateOfTheWorld returns the start of an element of DiscoveryResponse.resources.
 func (e *Entry) StateOfTheWorld() (head []byte) { return e.head[e.any:] }
 
-// Placeholder answers a subscription to a missing assignment or route configuration: for these
-// types a removal does not end the proxy's wait. It returns nil for other types.
+// Placeholder returns an empty assignment or route configuration, or nil for other types. It
+// answers a subscription to a missing resource, because a removal does not end Envoy's wait.
 func Placeholder(s *Slot) *Entry {
 	var msg proto.Message
 	switch s.Type {
@@ -123,8 +122,8 @@ func Placeholder(s *Slot) *Entry {
 	return newEntry(r, s, 0)
 }
 
-// Variant returns an entry with another body. The entry replaces e in one stream. Streams share
-// equal bodies, because the proxies of a fleet reject the same resources.
+// Variant returns e with another body, for one stream. Streams share equal bodies, because many
+// proxies reject the same resources.
 func Variant(e *Entry, body []byte, names []*Slot) *Entry {
 	names = slices.SortedFunc(slices.Values(names), func(a, b *Slot) int { return a.Compare(b.Ref) })
 	refs := make([]resource.Ref, len(names))
@@ -138,7 +137,7 @@ func Variant(e *Entry, body []byte, names []*Slot) *Entry {
 	return out
 }
 
-// Resent returns an entry with the version of e, but with other, equivalent bytes.
+// Resent returns e with an equivalent body in other bytes.
 func Resent(e *Entry, body []byte) *Entry {
 	part := resource.NewPart(body, slices.Clone(e.Refs), slices.Clone(e.Owners()))
 	r := resource.FromParts(e.Type, e.Name, part)
@@ -148,10 +147,10 @@ func Resent(e *Entry, body []byte) *Entry {
 	return out
 }
 
-// shared finds equal parts while they are in use. It is safe for concurrent use.
+// shared returns one pointer for equal parts. It is safe for concurrent use.
 type shared struct {
 	mu sync.Mutex
-	// The key is the version of a resource with only this part.
+	// The key is the version of a resource that has only this part.
 	parts map[string]weak.Pointer[resource.Part]
 }
 
@@ -169,8 +168,8 @@ func (s *shared) share(version string, p *resource.Part) *resource.Part {
 	return p
 }
 
-// NamesSlot reports whether the entry, which may be nil, names a slot. It compares names, because
-// the slot may have been reaped and created again.
+// NamesSlot reports whether e references a slot; e may be nil. It compares names, because the log
+// may have replaced the slot.
 func (e *Entry) NamesSlot(s *Slot) bool {
 	if e == nil {
 		return false

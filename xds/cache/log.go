@@ -11,7 +11,7 @@ import (
 
 type record struct {
 	slot        *Slot
-	entry, prev *Entry // nil: the resource does not, or did not, exist
+	entry, prev *Entry // nil after a removal, or before the first version
 }
 
 func (r record) replaced() (bytes int) {
@@ -35,7 +35,7 @@ type log struct {
 
 	mu       sync.RWMutex
 	slots    [types]map[string]*Slot
-	byID     []*Slot // nil if the slot was reaped
+	byID     []*Slot // indexed by Slot.ID; nil if the slot was deleted
 	revision uint64
 	born     bool
 
@@ -44,9 +44,8 @@ type log struct {
 	bytes   int // size of the replaced bodies in tail
 	cursors map[*Cursor]struct{}
 	numbers uint64
-	memo    *memo // the last coalesced delta; guarded by memoMu
-	// existing is the last result of Cursor.Each, by type. It retains removed slots until the next
-	// call; guarded by memoMu.
+	memo    *memo // the last coalesced result; guarded by memoMu
+	// existing caches Cursor.Each; guarded by memoMu.
 	existing [types]existing
 	memoMu   sync.Mutex
 }
@@ -69,7 +68,7 @@ func newLog(c Config) *log {
 	return l
 }
 
-// Cache.mu is held.
+// The caller holds Cache.mu.
 func (l *log) open(cacheReady bool) {
 	l.mu.RLock()
 	born := l.born
@@ -80,10 +79,10 @@ func (l *log) open(cacheReady bool) {
 	}
 }
 
-// mu is held.
+// The caller holds l.mu.
 func (l *log) seq() uint64 { return l.floor + uint64(len(l.tail)) }
 
-// commit signals the cursors without the write lock, so that a thousand readers do not wait.
+// commit signals without the write lock, so that cursors can read at once.
 func (l *log) commit(b Batch, now time.Time) {
 	if !l.append(b, now) {
 		return
@@ -158,7 +157,7 @@ func (l *log) put(s *Slot, e *Entry) {
 func (l *log) slot(ref resource.Ref) *Slot {
 	s := l.slots[ref.Type][ref.Name]
 	if s == nil {
-		ref.Name = strings.Clone(ref.Name) // otherwise the name may retain a large message
+		ref.Name = strings.Clone(ref.Name) // the name may be a part of a large message
 		s = &Slot{Ref: ref, ID: uint32(len(l.byID))}
 		l.slots[ref.Type][ref.Name] = s
 		l.byID = append(l.byID, s)
@@ -176,7 +175,7 @@ func (l *log) reap(s *Slot) {
 
 const trimAt = 64
 
-// A cursor that has not read a dropped record gets a Delta.Reset.
+// A cursor that has not read dropped records gets a Delta.Reset.
 func (l *log) trim() {
 	if len(l.tail) < trimAt && l.bytes < l.config.LogBytes/4 {
 		return

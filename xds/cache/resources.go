@@ -6,8 +6,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Resources lists the current resources of a gateway's default profile, sorted by type and name. It
-// is for debug pages, because it holds the log's read lock for one pass over all names.
+// Resources lists a gateway's current resources, sorted by type and name. It is for debug pages,
+// because it locks the log for one pass over all names.
 func (c *Cache) Resources(gateway string) ([]*resource.Resource, bool) {
 	c.mu.Lock()
 	l := c.logs[scope{gateway: gateway}]

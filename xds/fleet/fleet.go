@@ -20,15 +20,15 @@ import (
 	"github.com/penstock-project/penstock/xds/fleet/render"
 )
 
-// Source is the name of this package's reports on the board: status.Supervisor.
+// Source is the source of this package's reports: status.Supervisor.
 const Source = "supervisor"
 
 // Cluster reads and writes objects. *apply.Cluster implements it.
 type Cluster interface {
 	Objects(namespace, fleet string) []apply.Object
-	// Apply writes an object. The parameter `known` is set if Objects has returned the object.
+	// Apply writes an object. known is set if Objects has returned it.
 	Apply(ctx context.Context, obj render.Object, applied string, known bool) error
-	// Delete deletes an object. A missing object is not an error.
+	// Delete deletes an object, or does nothing if it is missing.
 	Delete(ctx context.Context, o apply.Object) error
 }
 
@@ -41,30 +41,27 @@ type Board interface {
 // Config configures Fleets.
 type Config struct {
 	Store *store.Store
-	// Follow keeps Cluster up to date until ctx ends, and calls synced when all objects have been
-	// listed. Only Run needs Cluster, Follow, Settings and Board.
+	// Follow keeps Cluster up to date until ctx ends, and calls synced when all objects are listed.
+	// Only Run needs Cluster, Follow, Settings and Board.
 	Cluster Cluster
 	Follow  func(ctx context.Context, synced func()) error
-	// Settings returns the common settings of all fleets. They change with the certificate
-	// authority. Only Run needs it.
+	// Settings change with the certificate authority.
 	Settings func() render.Settings
-	// Board receives addresses and problems. Only Run needs it.
-	Board Board
+	Board    Board
 	// ConflictInterval is how often Run checks whether an object without Penstock's label still has
-	// a name that Penstock needs. Default: 10 s.
+	// a needed name. Default: 10 s.
 	ConflictInterval time.Duration
 	Log              *slog.Logger
-	// OnPanic is called when the rendering of a Gateway's objects panics. Optional.
+	// OnPanic is called when rendering a Gateway's objects panics. Optional.
 	OnPanic func(gateway string, value any, stack []byte)
 }
 
-// Gateway is a Gateway of Penstock's classes, as translated.
+// Gateway is a translated Gateway.
 type Gateway struct {
 	Name string // "namespace/name"
 	// Spec is nil if the Gateway is not accepted.
 	Spec *v1alpha1.EnvoyFleetSpec
-	// Bound are the ports that the Gateway's proxies bind, also for ListenerSets and the peer
-	// listener.
+	// Bound are the proxies' ports, also for ListenerSets and the peer listener.
 	Bound []render.Port
 }
 
@@ -76,9 +73,9 @@ type Fleets struct {
 	queue    queue
 	set      bool
 	gateways map[key]*member
-	marks    map[apply.Ref]string // Object.Mark when last applied or found up to date
+	marks    map[apply.Ref]string // Object.Mark when last found up to date
 	reports  map[key]report.Report
-	orphans  map[key]struct{} // fleets with objects whose Gateway Set did not list
+	orphans  map[key]struct{} // fleets whose Gateway Set did not list
 }
 
 type queue = workqueue.TypedRateLimitingInterface[key]
@@ -88,8 +85,7 @@ type key struct{ namespace, fleet string }
 type member struct {
 	Gateway
 	object *gatewayv1.Gateway
-	// last is the latest Spec that was not nil: an invalid change of the Gateway must not deny its
-	// proxies.
+	// last is the latest non-nil Spec: an invalid change of the Gateway must not deny its proxies.
 	last *v1alpha1.EnvoyFleetSpec
 }
 
@@ -105,7 +101,7 @@ func New(c Config) *Fleets {
 	}
 }
 
-// Set replaces the list of Gateways. It may be called before Run, and without Run.
+// Set replaces the list of Gateways, also before or without Run.
 func (f *Fleets) Set(gateways []Gateway) {
 	view := f.cfg.Store.View()
 	next := make(map[key]*member, len(gateways))
@@ -124,8 +120,7 @@ func (f *Fleets) Set(gateways []Gateway) {
 		if old != nil && m.last == nil {
 			m.last = old.last
 		}
-		// Comparing pointers suffices: objects of the store and rows of translation are replaced
-		// exactly when they change.
+		// Comparing pointers suffices: the store and the translation replace changed objects.
 		if old == nil || old.object != m.object || old.Spec != m.Spec || !slices.Equal(old.Bound, m.Bound) {
 			f.add(k)
 		}
@@ -141,14 +136,14 @@ func (f *Fleets) Set(gateways []Gateway) {
 	f.gateways, f.set = next, true
 }
 
-// Changed enqueues the fleet of a changed object.
+// Changed enqueues an object's fleet.
 func (f *Fleets) Changed(ref apply.Ref) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.add(key{ref.Namespace, ref.Name})
 }
 
-// Refresh enqueues all fleets, after a change of Settings.
+// Refresh enqueues all fleets after a change of Settings.
 func (f *Fleets) Refresh() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -157,7 +152,7 @@ func (f *Fleets) Refresh() {
 	}
 }
 
-// mu is held.
+// The caller holds f.mu.
 func (f *Fleets) add(k key) {
 	if f.queue != nil {
 		f.queue.Add(k)
@@ -174,7 +169,7 @@ func (f *Fleets) addAfter(k key, wait time.Duration) {
 
 const workers = 4
 
-// Run reconciles the objects of all fleets until ctx ends. It may be called again.
+// Run reconciles all fleets until ctx ends. It may be called again.
 func (f *Fleets) Run(ctx context.Context) error {
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[key](time.Second,
 		time.Minute))

@@ -73,8 +73,8 @@ func TestServerSideApply_UnchangedObjectsAreNotWritten(t *testing.T) {
 		r.expect("Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
 		synctest.Wait()
 		want := r.cluster.written()
-		// compares runs a step until every goroutine is idle. worker is whether the step must make
-		// a worker compare the fleet; otherwise no worker may start.
+		// compares runs a step until every goroutine is idle, and checks whether a worker has
+		// compared the fleet.
 		compares := func(step string, worker bool, run func()) {
 			t.Helper()
 			before := r.cluster.looked()
@@ -124,13 +124,13 @@ func TestGatewayClass_MissingClassKeepsProxies(t *testing.T) {
 		r.gateway("edge", "penstock")
 		r.expect("Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
 		r.condition("Programmed", "AddressNotAssigned")
-		r.spec = nil // not accepted, for example because its EnvoyFleet is missing
+		r.spec = nil // not accepted
 		r.set()
 		synctest.Wait()
-		r.condition("", "") // translation, not Fleets, reports the reason
+		r.condition("", "") // translation reports the reason
 		r.expect("Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
 		r.apply(store.GatewayClasses.Delete("penstock"))
-		r.names = nil // without its class, the Gateway is not Penstock's
+		r.names = nil // without a class, the Gateway is not Penstock's
 		r.set()
 		synctest.Wait()
 		conditions := r.board.get("edge").Conditions
@@ -332,7 +332,7 @@ func TestNodePort_AddressesAreThoseOfNodesWithProxies(t *testing.T) {
 		r.gateway("edge", "penstock")
 		r.expect("ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount")
 		r.cluster.edit("Service", func(o *apply.Object) { o.ClusterIPs = []string{"10.96.0.9"} })
-		// Pending, because without a proxy there is no node with an address.
+		// Without a proxy, no node has an address.
 		r.condition("Programmed", "Pending")
 		r.addresses = []gatewayv1.GatewaySpecAddress{{Value: "192.0.2.9"}}
 		r.gateway("edge", "penstock")
@@ -343,8 +343,7 @@ func TestNodePort_AddressesAreThoseOfNodesWithProxies(t *testing.T) {
 			o.Nodes = []string{"198.51.100.1", "198.51.100.2", "2001:db8::1"}
 		})
 		r.condition("", "")
-		// Addresses exclude the cluster IP, which is unreachable from outside, and IPv6, which the
-		// Service lacks.
+		// The cluster IP is unreachable from outside, and the Service has no IPv6.
 		if got, want := r.board.get("edge").Addresses,
 			[]string{"192.0.2.9", "198.51.100.1", "198.51.100.2"}; !slices.Equal(got, want) {
 			t.Errorf("addresses %v, want %v", got, want)
@@ -427,7 +426,6 @@ func (r *rig) config() fleet.Config {
 		}}
 }
 
-// follow reports all objects as listed. memory itself reports changes.
 func (r *rig) follow(ctx context.Context, synced func()) error {
 	synced()
 	<-ctx.Done()
@@ -483,7 +481,7 @@ func (r *rig) expect(kinds ...string) {
 	r.until(fmt.Sprintf("objects %v", kinds), func() bool { return slices.Equal(r.cluster.kinds(), kinds) })
 }
 
-// condition waits until the report has only this condition; "" for no condition.
+// condition waits until the report has only this condition; "" for none.
 func (r *rig) condition(typ, reason string) {
 	r.t.Helper()
 	r.until(fmt.Sprintf("condition %s %s", typ, reason), func() bool {
@@ -495,7 +493,6 @@ func (r *rig) condition(typ, reason string) {
 	})
 }
 
-// until polls until holds returns true. A failure prints the objects and the report.
 func (r *rig) until(what string, holds func() bool) {
 	r.t.Helper()
 	poll.NoError(r.t, what, poll.Limit, func() error {

@@ -23,7 +23,7 @@ func invalid(err error, field string) bool {
 		func(c metav1.StatusCause) bool { return strings.HasPrefix(c.Field, field) })
 }
 
-// Penstock does not delete the Service itself, because its load balancer would be deleted, too.
+// Penstock never deletes the Service, because its load balancer would be deleted, too.
 func recreate(s *apply.Object) string {
 	return fmt.Sprintf("delete the Service, and Penstock creates it again: kubectl delete service --namespace %s %s",
 		s.Namespace, s.Name)

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// Member implements identity.Members. A pod of a managed fleet always serves the Gateway of that
-// fleet. Any other proxy must be named by an EnvoyFleet in mode external.
+// Member implements identity.Members. A pod of a managed fleet serves that fleet's Gateway. An
+// EnvoyFleet in mode external must name any other proxy.
 func (f *Fleets) Member(p identity.Proof, wish string) (gateway string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -40,8 +40,7 @@ func (f *Fleets) Member(p identity.Proof, wish string) (gateway string, err erro
 	return "", fmt.Errorf("%s is not a proxy of any Gateway", p)
 }
 
-// Recheck implements identity.Members. Proxies of a deleted Gateway keep their streams, without
-// further responses.
+// Recheck implements identity.Members. Proxies of a deleted Gateway keep their streams.
 func (f *Fleets) Recheck(p identity.Proof, gateway string) error {
 	if now, err := f.Member(p, gateway); err == nil && now == gateway {
 		return nil

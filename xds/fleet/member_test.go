@@ -35,7 +35,7 @@ func TestServiceAccount_ProxyReadsOnlyItsGateway(t *testing.T) {
 	r.set()
 	ask(own, "default/edge", "")
 	recheck(own, "default/edge", false)
-	recheck(own, "default/gone", true) // the deleted Gateway's proxies drain
+	recheck(own, "default/gone", true) // proxies of a deleted Gateway drain
 	ask(identity.Proof{Namespace: "default", Account: "proxy"}, "", "default/edge")
 	ask(identity.Proof{Namespace: "elsewhere", Account: "proxy"}, "default/edge", "")
 	ask(identity.Proof{Names: []string{"edge.example"}}, "default/other", "default/edge")

@@ -18,11 +18,11 @@ import (
 )
 
 type memory struct {
-	conflicting string // of this kind, an object without Penstock's label has the name
+	conflicting string // kind of an object that exists without Penstock's label
 
 	mu      sync.Mutex
 	objects map[apply.Ref]apply.Object
-	writes  []string // kinds of the written objects, in order
+	writes  []string // kinds, in order
 	looks   int
 	notify  func(apply.Ref)
 	n       int

@@ -20,8 +20,8 @@ import (
 	"github.com/penstock-project/penstock/xds/fleet/render"
 )
 
-// ConditionRolledOut is False while new proxies do not become ready. At other times it is absent.
-// The old proxies keep serving meanwhile, so the Gateway stays Programmed.
+// ConditionRolledOut is False while new proxies do not become ready, and otherwise absent. The old
+// proxies serve meanwhile, so the Gateway stays Programmed.
 const ConditionRolledOut = "penstock.dev/RolledOut"
 
 func (f *Fleets) report(k key, m *member, there []apply.Object, err error) {

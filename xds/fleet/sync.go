@@ -41,7 +41,7 @@ func (f *Fleets) sync(ctx context.Context, k key) error {
 	}
 	var err error
 	switch {
-	case m.Spec == nil: // the Gateway is not accepted: the proxies stay as they are
+	case m.Spec == nil: // not accepted: the proxies stay
 	case m.Spec.Mode == v1alpha1.FleetExternal:
 		err = f.deleteAll(ctx, ofGateway(m.object, there))
 	default:
@@ -51,7 +51,7 @@ func (f *Fleets) sync(ctx context.Context, k key) error {
 	var invalidField *render.InvalidField
 	switch {
 	case errors.As(err, &invalidField):
-		return nil // only a change of the user's object resolves it; the change enqueues the fleet
+		return nil // only a change by the user helps, and enqueues the fleet
 	case errors.Is(err, apply.ErrNotOwned):
 		f.addAfter(k, f.cfg.ConflictInterval) // objects without Penstock's label are not watched
 		return nil
@@ -78,11 +78,11 @@ func (f *Fleets) manage(ctx context.Context, k key, m *member, there []apply.Obj
 			errs = append(errs, err)
 		}
 	}
-	// Errors that a retry may resolve come first. Only the user resolves an invalid field.
+	// Errors that a retry may resolve come first; an invalid field needs the user.
 	return cmp.Or(errors.Join(append(errs, f.deleteAll(ctx, left))...), invalidField)
 }
 
-// A panic is returned as an error: the proxies of this fleet stay, and other fleets are reconciled.
+// After a panic this fleet's proxies stay, and other fleets are reconciled.
 func (f *Fleets) render(m *member, there []apply.Object) (wanted []render.Object, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -124,7 +124,7 @@ func (f *Fleets) apply(ctx context.Context, ref apply.Ref, obj render.Object, th
 		}
 		return err
 	}
-	if ref.Kind == "Deployment" { // a change of a Deployment replaces proxies
+	if ref.Kind == "Deployment" { // this replaces proxies
 		done := "fleet created"
 		if i >= 0 {
 			done = "fleet updated"
@@ -155,8 +155,8 @@ func (f *Fleets) deleteAll(ctx context.Context, objects []apply.Object) error {
 	return errors.Join(errs...)
 }
 
-// abandoned returns the objects of a fleet if its Gateway exists and now has another class, or a
-// class of another controller. If the class is missing, perhaps by mistake, the proxies stay.
+// abandoned returns a fleet's objects if its Gateway has another class, or the class has another
+// controller. If the class is missing, perhaps by mistake, the proxies stay.
 func (f *Fleets) abandoned(k key, there []apply.Object) (out []apply.Object) {
 	view := f.cfg.Store.View()
 	for _, o := range there {

@@ -15,21 +15,19 @@ import (
 	"github.com/penstock-project/penstock/xds/admission"
 )
 
-// Callers configures calls by Gateways of the other clusters of a set. They connect by mTLS, with a
-// server name below Domain, to a port that has other clients, too.
+// Callers lets Gateways of other clusters in a cluster set call a port that also has other clients.
+// These Gateways connect by mTLS, with a server name below Domain.
 type Callers struct {
 	Domain string // such as "pool.penstock"
-	// Certificate returns this cluster's certificate for a server name. An error denies the
-	// connection.
+	// Certificate returns the certificate for a server name. An error denies the connection.
 	Certificate func(serverName string) (*tls.Certificate, error)
-	// Verify verifies a client's certificates.
-	Verify func(chain []*x509.Certificate) error
+	Verify      func(chain []*x509.Certificate) error
 }
 
 func (m Callers) named(serverName string) bool { return strings.HasSuffix(serverName, "."+m.Domain) }
 
-// TLS returns a server's configuration that also serves members. They cannot resume TLS sessions,
-// because a cluster may have left the set meanwhile.
+// TLS returns a copy of server that also serves Gateways of other clusters. They cannot resume TLS
+// sessions, because their cluster may have left the set.
 func (m Callers) TLS(server *tls.Config) *tls.Config {
 	out := server.Clone()
 	others := out.GetConfigForClient
@@ -57,7 +55,7 @@ func (m Callers) TLS(server *tls.Config) *tls.Config {
 
 type memberKey struct{}
 
-// Calls lets members call only two services, named by the parameters `service` and `exempt`.
+// Calls lets Gateways of other clusters call only the services `service` and `exempt`.
 func (m Callers) Calls(service string, next tap.ServerInHandle, exempt string) tap.ServerInHandle {
 	return func(ctx context.Context, call *tap.Info) (context.Context, error) {
 		name, ok := m.member(ctx)
@@ -87,7 +85,7 @@ func (m Callers) member(ctx context.Context) (name string, ok bool) {
 	return info.State.PeerCertificates[0].URIs[0].Host, true
 }
 
-// Member returns the verified cluster whose Gateway makes a call, or "".
+// Member returns the name of the other cluster whose Gateway makes the call, or "".
 func Member(ctx context.Context) string {
 	name, _ := ctx.Value(memberKey{}).(string)
 	return name

@@ -9,8 +9,8 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// While the API server is unreachable, the type certificates accepts expired client certificates
-// that it has verified before.
+// certificates verifies client certificates. While the API server is unreachable, it also accepts
+// expired certificates that it has verified before.
 type certificates struct {
 	roots       *x509.CertPool
 	now         func() time.Time
@@ -22,8 +22,8 @@ func newCertificates(c Config) *certificates {
 	return &certificates{roots: c.ClientCAs, now: c.Now, unreachable: c.Unreachable, accepted: lru.New(remembered)}
 }
 
-// TLS adds the verification of optional client certificates to a server's configuration. While the
-// API server is unreachable, the handshake accepts any certificate, and Authenticate verifies it.
+// TLS adds optional client certificates to a server's configuration. While the API server is
+// unreachable, the handshake accepts any certificate, and Authenticate verifies it.
 func (g *Guard) TLS(server *tls.Config) *tls.Config {
 	c := g.certificates
 	if c.roots == nil {

@@ -81,7 +81,7 @@ func TestCredential_StreamEndsAtExpiry(t *testing.T) {
 		if _, err := c.Permitted("a/b"); err == nil {
 			t.Errorf("%s: permitted after its expiry", name)
 		}
-		away = true // the kubelet cannot renew a token meanwhile
+		away = true // the kubelet cannot renew a token
 		if next, err := c.Permitted("a/b"); err != nil || !next.After(now) {
 			t.Errorf("%s while the API server cannot be reached: got %v %v, want permitted until later",
 				name, next, err)
@@ -90,14 +90,13 @@ func TestCredential_StreamEndsAtExpiry(t *testing.T) {
 		if _, err := c.Permitted("a/b"); err == nil {
 			t.Errorf("%s: permitted a day after its expiry", name)
 		}
-		// Another stream with a token is judged by the API server.
+		// With a token, the API server decides.
 		if _, err := g.Authenticate(ctx); err == nil && name == "certificate" {
 			t.Error("another stream of a connection is accepted a day after the expiry of its certificate")
 		}
 	}
 }
 
-// An editor, or a mount, may remove the file for a moment.
 func TestToken_FileThatCannotBeReadWithdrawsNone(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tokens")
 	write := func(text string) {

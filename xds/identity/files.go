@@ -20,19 +20,18 @@ import (
 	"github.com/penstock-project/penstock/xds/admission"
 )
 
-// Files name the credentials of a control plane whose proxies run outside of fleets. Each
-// connection reads them.
+// Files names the credential files for proxies that Penstock does not deploy. Each connection reads
+// them again.
 type Files struct {
-	// Cert and Key are this process's certificate and its private key. Required.
+	// Cert and Key are the files of this process's certificate and key. Required.
 	Cert, Key string
-	// CA verifies Cert, also for the picker. Default: ClientCA.
+	// CA is a file with the certificates that verify Cert. Default: ClientCA.
 	CA string
-	// ClientCA verifies the certificates of proxies. Optional if there is a Token.
+	// ClientCA is a file with the certificates that verify proxies. Optional with Token.
 	ClientCA string
-	// Token is a file with a token of proxies in each line. Optional if there is a ClientCA.
+	// Token is a file with a token of proxies in each line. Optional with ClientCA.
 	Token string
-	// Disk reads the files.
-	Disk *filesystem.Disk
+	Disk  *filesystem.Disk
 }
 
 const tokenCheck = 10 * time.Second
@@ -42,7 +41,7 @@ func (f Files) Certificate() (*tls.Certificate, error) {
 	return f.Disk.KeyPair(f.Cert, f.Key)
 }
 
-// Bundle reads the certificates that verify this process's certificate, in PEM.
+// Bundle reads the certificates that verify Cert, in PEM.
 func (f Files) Bundle() ([]byte, error) {
 	if f.CA == "" {
 		return f.Disk.Read(f.ClientCA)
@@ -50,8 +49,8 @@ func (f Files) Bundle() ([]byte, error) {
 	return f.Disk.Read(f.CA)
 }
 
-// PickKey derives the key of calls to the picker from this process's private key. Several processes
-// may share the private key.
+// PickKey derives the key for calls to the external picker from Key. Processes that share Key
+// derive the same key.
 func (f Files) PickKey() (string, error) {
 	raw, err := f.Disk.Read(f.Key)
 	if err != nil {
@@ -62,8 +61,8 @@ func (f Files) PickKey() (string, error) {
 	return hex.EncodeToString(mac.Sum(nil)), nil
 }
 
-// TLS returns the configuration of a server. If verify is set, ClientCA verifies client
-// certificates. They are required, unless there is a Token.
+// TLS returns a server configuration. If verify is set, ClientCA verifies client certificates. They
+// are required if Token is empty.
 func (f Files) TLS(verify bool, lowest uint16) *tls.Config {
 	return &tls.Config{MinVersion: lowest, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		cert, err := f.Certificate()
@@ -104,8 +103,8 @@ func (f Files) Tokens() ([]string, error) {
 	return strings.Fields(string(raw)), nil
 }
 
-// Authenticate verifies the credential of a call. The result `permitted` returns an error once the
-// credential is invalid. Before, it returns when to call it again.
+// Authenticate verifies a call's credential. `permitted` returns an error once the credential is
+// invalid, and otherwise when to call it again.
 func (f Files) Authenticate(ctx context.Context) (permitted func() (next time.Time, err error), err error) {
 	if from, ok := peer.FromContext(ctx); ok {
 		if info, ok := from.AuthInfo.(credentials.TLSInfo); ok && len(info.State.VerifiedChains) > 0 {
@@ -135,14 +134,14 @@ func (f Files) Authenticate(ctx context.Context) (permitted func() (next time.Ti
 	}
 	return func() (time.Time, error) {
 		err := f.accepts(hash)
-		if errors.Is(err, errUnreadable) { // an unreadable file withdraws no token
+		if errors.Is(err, errUnreadable) {
 			err = nil
 		}
 		return time.Now().Add(tokenCheck), err
 	}, nil
 }
 
-// errUnreadable does not mean that a token is invalid.
+// errUnreadable means that the token could not be checked.
 var errUnreadable = errors.New("the file of --xds-token cannot be read")
 
 func (f Files) accepts(hash [sha256.Size]byte) error {

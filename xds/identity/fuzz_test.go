@@ -14,12 +14,9 @@ import (
 	"time"
 )
 
-// spiffe matches the ID of a service account, by SPIFFE-ID section 2 and Kubernetes' rules for
-// names.
+// spiffe follows SPIFFE-ID, section 2, and the Kubernetes rules for names.
 var spiffe = regexp.MustCompile(`^spiffe://([a-z0-9._-]+)/ns/([A-Za-z0-9._-]+)/sa/([A-Za-z0-9._-]+)$`)
 
-// A certificate names a service account only if it has a single URI, which is the account's exact
-// ID in the configured trust domain.
 func FuzzSPIFFE_NamesOnlyAccountsOfItsTrustDomain(f *testing.F) {
 	for _, s := range []string{
 		"spiffe://cluster.local/ns/a/sa/b", "spiffe://cluster.local/ns/a/sa/b/", "spiffe://cluster.local/ns/a/sa/..",
@@ -58,11 +55,10 @@ func FuzzSPIFFE_NamesOnlyAccountsOfItsTrustDomain(f *testing.F) {
 	})
 }
 
-// dots reports whether a part of a path is relative.
 func dots(part string) bool { return part == "." || part == ".." }
 
-// The API server reviews a token only if it is a JWT with our audience. An accepted token is not
-// valid longer than it states, whatever the wall clock shows.
+// A token must be reviewed only if it is a JWT with Penstock's audience. An accepted token must
+// expire as its claims state, even if the wall clock is wrong.
 func FuzzToken_ReviewedOnlyForOurAudience(f *testing.F) {
 	const wall = 1_900_000_000
 	for _, s := range []string{
@@ -101,7 +97,6 @@ func FuzzToken_ReviewedOnlyForOurAudience(f *testing.F) {
 			}
 			want := time.Time{}
 			if expires > 0 {
-				// longest time.Duration, in seconds
 				const longest = math.MaxInt64 / int64(time.Second)
 				switch {
 				case left > longest:
@@ -119,7 +114,7 @@ func FuzzToken_ReviewedOnlyForOurAudience(f *testing.F) {
 	})
 }
 
-// reference reads a JWT by RFC 7519. Times are in seconds, 0 if missing or out of range.
+// reference parses a JWT (RFC 7519). Times are Unix seconds; 0 means missing or out of range.
 func reference(token string) (audiences []string, expires, issued int64) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {

@@ -22,7 +22,6 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// While the API server is unreachable, the kubelet cannot renew the token of a reconnecting proxy.
 func TestServiceAccountToken_AcceptedOneReconnectsForADayWhileTheAPIServerIsAway(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	end := now.Add(time.Hour)
@@ -48,7 +47,7 @@ func TestServiceAccountToken_AcceptedOneReconnectsForADayWhileTheAPIServerIsAway
 	}
 	now = end.Add(24*time.Hour + time.Second)
 	expect(known, false)
-	// Once the API server is reachable again, it reviews the token, and an expired token is denied.
+	// The API server is reachable again, and denies the expired token.
 	now, away, r.broken = end.Add(2*time.Hour), false, nil
 	delete(r.users, known)
 	expect(known, false)
@@ -56,8 +55,7 @@ func TestServiceAccountToken_AcceptedOneReconnectsForADayWhileTheAPIServerIsAway
 	expect(known, false) // a denied token no longer counts as accepted
 }
 
-// dial makes a TLS connection with a client certificate, and returns the call that a server sees;
-// nil if the handshake fails.
+// dial returns the context of a call on a TLS connection, or nil if the handshake fails.
 func dial(t *testing.T, server *tls.Config, client tls.Certificate) context.Context {
 	t.Helper()
 	a, b := net.Pipe()
@@ -141,8 +139,8 @@ func TestCertificate_AcceptedOneReconnectsForADayWhileTheAPIServerIsAway(t *test
 	expect("known", known, false)
 }
 
-// This process's wall clock is wrong. The API server's clock is right, and it has accepted the
-// token.
+// A token must be accepted for its whole lifetime, even if this process's wall clock is a year
+// wrong.
 func TestServiceAccountToken_AcceptedOneOutlivesAClockThatIsSet(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	for name, offset := range map[string]time.Duration{

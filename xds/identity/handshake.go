@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// ServerCredentials returns credentials of a gRPC server that log the reason of failed handshakes.
+// ServerCredentials returns gRPC server credentials that log why a handshake fails.
 func ServerCredentials(config *tls.Config, log *slog.Logger) credentials.TransportCredentials {
 	return loggedHandshakes{credentials.NewTLS(config), log}
 }
@@ -27,7 +27,7 @@ type loggedHandshakes struct {
 func (c loggedHandshakes) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	conn, info, err := c.TransportCredentials.ServerHandshake(raw)
 	if err != nil && !abandoned(err) {
-		// The line has no port, because with it each retry would add a line to the log.
+		// Without the port, each retry logs the same line.
 		host, _, _ := net.SplitHostPort(raw.RemoteAddr().String())
 		c.log.Warn("connection denied", "peer", host, "reason", handshakeReason(err))
 	}
@@ -44,8 +44,8 @@ func abandoned(err error) bool {
 		errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// Errors of x509 quote the time, and names that the client chose. This text is the same for each
-// attempt of a client, so that retries are logged once.
+// handshakeReason omits the times and client-chosen names in x509 errors, so that each retry logs
+// the same line.
 func handshakeReason(err error) string {
 	var unknown x509.UnknownAuthorityError
 	var invalid x509.CertificateInvalidError
@@ -57,7 +57,7 @@ func handshakeReason(err error) string {
 			invalid.Cert.NotAfter.UTC().Format(time.RFC3339)
 	case errors.As(err, &invalid):
 		return "the client's certificate is invalid"
-	case err.Error() == "tls: client didn't provide a certificate": // crypto/tls exports no error for this
+	case err.Error() == "tls: client didn't provide a certificate": // crypto/tls exports no error
 		return "the client has no certificate: see penstock bootstrap --help"
 	}
 	return err.Error() + ": see penstock bootstrap --help" // most likely the client uses cleartext or trusts another CA

@@ -16,8 +16,6 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// Each attempt of a client must log the same line, so that the log repeats the line only once a
-// minute. A port probe logs nothing.
 func TestServerCredentials_DeniedHandshakeIsOneLineWithItsReason(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -83,7 +81,6 @@ func issued(t *testing.T, ca authority.Pair, from time.Time, server bool) tls.Ce
 	return cert
 }
 
-// handshake runs both sides of a handshake over TCP, until the server's side ends.
 func handshake(t *testing.T, server credentials.TransportCredentials, roots *x509.CertPool,
 	client func() *tls.Certificate) {
 	t.Helper()
@@ -101,8 +98,7 @@ func handshake(t *testing.T, server credentials.TransportCredentials, roots *x50
 			_ = conn.Close()
 			return
 		}
-		// Envoy, unlike crypto/tls by default, presents its certificate even if the server does not
-		// name its CA.
+		// Envoy, too, presents its certificate if the server does not name its CA.
 		certificate := func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return client(), nil }
 		c := tls.Client(conn,
 			&tls.Config{RootCAs: roots, ServerName: "penstock", GetClientCertificate: certificate,

@@ -29,11 +29,11 @@ type Proof struct {
 
 // Members maps proxies to Gateways. *fleet.Fleets implements it.
 type Members interface {
-	// Member returns the Gateway that a proxy may serve; the parameter `wish` is its node.cluster.
-	// An error denies the proxy.
+	// Member returns the Gateway that a proxy may serve. wish is node.cluster. An error denies the
+	// proxy.
 	Member(p Proof, wish string) (gateway string, err error)
-	// Recheck returns an error if the proxy may no longer serve the Gateway. It returns no error
-	// for a deleted Gateway.
+	// Recheck returns an error if the proxy may no longer serve the Gateway, but not for a deleted
+	// Gateway.
 	Recheck(p Proof, gateway string) error
 }
 
@@ -41,19 +41,19 @@ type Members interface {
 type Config struct {
 	Reviewer Reviewer // required
 	Members  Members  // required
-	// TrustDomain is the SPIFFE trust domain whose IDs name service accounts of this cluster. If it
-	// is empty, a SPIFFE ID is only a name.
+	// TrustDomain is the SPIFFE trust domain of this cluster's service accounts. If empty, SPIFFE
+	// IDs identify no service account.
 	TrustDomain string
-	// Unreachable reports whether the API server is unreachable. Accepted credentials that expire
-	// meanwhile stay valid for a day, because they cannot be renewed. Optional.
+	// Unreachable reports whether the API server is unreachable. Accepted credentials then stay
+	// valid for 24 hours after their expiry. Optional.
 	Unreachable func() bool
-	// ClientCAs verify client certificates. If nil, only tokens are accepted.
+	// ClientCAs verify client certificates; nil: only tokens are accepted.
 	ClientCAs *x509.CertPool
-	// Now is the clock. Wall, by default Now, is the clock for comparisons with times in tokens.
+	// Wall is the clock for times in tokens. Default: Now.
 	Now, Wall func() time.Time
 }
 
-// Audience is the audience of the tokens with which proxies authenticate.
+// Audience is the audience of proxies' tokens.
 const Audience = "penstock.dev"
 
 // Guard authenticates connections. It is safe for concurrent use.
@@ -92,7 +92,7 @@ func (g *Guard) Authenticate(ctx context.Context) (*Client, error) {
 	}
 	c := &Client{guard: g, proof: p, expires: expires}
 	if _, err := c.valid(); err != nil {
-		admission.CloseSoon(ctx) // a token was reviewed just now, so the certificate has expired
+		admission.CloseSoon(ctx) // a token was just reviewed, so a certificate has expired
 		return nil, err
 	}
 	return c, nil
@@ -167,7 +167,7 @@ func fromCertificate(c *x509.Certificate, trustDomain string) Proof {
 	for _, u := range c.URIs {
 		p.Names = append(p.Names, u.String())
 	}
-	// A certificate has one URI, which is the ID (X509-SVID, section 2).
+	// An X.509 SVID has exactly one URI (X509-SVID, section 2).
 	if trustDomain == "" || len(c.URIs) != 1 {
 		return p
 	}
@@ -205,7 +205,6 @@ func bearers(md metadata.MD) (out []string) {
 	return out
 }
 
-// String names the identity in messages.
 func (p Proof) String() string {
 	if p.Account != "" {
 		return "service account " + objectid.Join(p.Namespace, p.Account)

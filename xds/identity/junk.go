@@ -9,9 +9,8 @@ import (
 )
 
 const (
-	// Each unknown token in review takes one of an address's junkBurst places. An accepted token
-	// returns the place; a denied token keeps it for junkInterval. Clients behind one address share
-	// the places.
+	// An unknown token takes one of its address's junkBurst places for its review. An accepted
+	// token returns the place at once, a denied token after junkInterval.
 	junkBurst     = 16
 	junkInterval  = 4 * time.Second
 	junkAddresses = 8192
@@ -49,7 +48,7 @@ func (j *junk) give(a netip.Addr) {
 	b.places = min(junkBurst, b.places+1)
 }
 
-// mu is held.
+// The caller holds j.mu.
 func (j *junk) bucket(a netip.Addr) *bucket {
 	now := j.now()
 	v, ok := j.buckets.Get(a)

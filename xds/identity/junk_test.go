@@ -48,7 +48,7 @@ func TestServiceAccountToken_JunkIsNotReviewed(t *testing.T) {
 	}
 }
 
-// Many proxies may share one address behind a NAT.
+// Proxies behind a NAT share one address, and their valid tokens must not be limited.
 func TestServiceAccountToken_ValidTokensOfOneAddressAreNotLimited(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	r := &reviewer{users: map[string]string{}}

@@ -13,8 +13,8 @@ import (
 
 type gatewayKey struct{}
 
-// WithKey denies a call whose bearer token is not the key of a Gateway. It does so before a message
-// of the call is read. The func `owner` must not block. Services in exempt need no key.
+// WithKey denies a call without a Gateway's key, before any message is read. owner must not block.
+// Services in exempt need no key.
 func WithKey(owner func(token string) (gateway string), exempt ...string) tap.ServerInHandle {
 	return func(ctx context.Context, call *tap.Info) (context.Context, error) {
 		for _, token := range bearers(call.Header) {
@@ -32,7 +32,7 @@ func WithKey(owner func(token string) (gateway string), exempt ...string) tap.Se
 	}
 }
 
-// Gateway returns the Gateway whose key a call has, or "".
+// Gateway returns the Gateway whose key the call has, or "".
 func Gateway(ctx context.Context) string {
 	gateway, _ := ctx.Value(gatewayKey{}).(string)
 	return gateway

@@ -100,7 +100,7 @@ func TestPickerKey_NamesItsGatewayToHandlers(t *testing.T) {
 	}
 }
 
-// Health checks need no key, so messages of clients without a key must be small.
+// Health checks need no key, so their messages must be small.
 func TestPickerKey_LargeHealthCheckIsDenied(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -19,13 +19,13 @@ import (
 
 // Reviewer reviews tokens. *apply.Cluster implements it.
 type Reviewer interface {
-	// ReviewToken returns the user of a token, or "" if it is not valid for the audience. An error
-	// means that the review failed.
+	// ReviewToken returns the user of a token, or "" if the token is not valid for the audience. An
+	// error means that the review failed.
 	ReviewToken(ctx context.Context, token, audience string) (user string, err error)
 }
 
 const (
-	// trusted is how long a review is valid: a deleted pod can still read for that time.
+	// trusted is how long a review is valid, also for a deleted pod.
 	trusted    = 5 * time.Minute
 	denied     = 10 * time.Second
 	remembered = 8192
@@ -40,7 +40,7 @@ type tokens struct {
 	junk        *junk
 	slots       chan struct{}
 	group       singleflight.Group
-	denials     *lru.Cache // hash -> end of the denial; separate, so that junk evicts no accepted token
+	denials     *lru.Cache // token hash -> end of the denial; evicts no accepted token
 
 	mu       sync.RWMutex
 	accepted map[[sha256.Size]byte]answer
@@ -90,7 +90,6 @@ func (t *tokens) review(ctx context.Context, from netip.Addr, token string) (ans
 			return answer{}, errors.New("too many tokens from this address are not valid; try again in a minute")
 		}
 	}
-	// Proxies that reconnect at the same time with one token cause one review.
 	got, err, _ := t.group.Do(string(hash[:]), func() (any, error) {
 		return t.ask(context.WithoutCancel(ctx), token, hash, now)
 	})
@@ -134,7 +133,8 @@ func (t *tokens) ask(ctx context.Context, token string, hash [sha256.Size]byte, 
 	return a, nil
 }
 
-// Expired answers go first, then answers that are due for a review. mu is held.
+// evict removes answers after their grace period first, then answers that need a new review. The
+// caller holds t.mu.
 func (t *tokens) evict(now time.Time) {
 	for _, over := range []func(answer) bool{
 		func(a answer) bool { return !a.inGrace(now) },
@@ -154,17 +154,18 @@ func (t *tokens) evict(now time.Time) {
 	}
 }
 
-// The signature of the JWT is not verified: claims are a reason to deny the token without a review,
-// never to accept it.
+// claims are read without verifying the JWT's signature: they may deny a token, but never accept
+// it.
 type claims struct {
 	expires, issued int64
 	audience        []string
 }
 
-// latest bounds a time in a token, in seconds since 1970.
+// latest bounds a time in a token, in Unix seconds.
 const latest = 1 << 40
 
-// ok is false if the token is not a JWT (RFC 7519). Decoding into a struct would accept "AUD", too.
+// parse returns false if the token is not a JWT (RFC 7519). A struct instead of the map would also
+// accept "AUD".
 func parse(token string) (c claims, ok bool) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -180,7 +181,7 @@ func parse(token string) (c claims, ok bool) {
 	}
 	switch text := fields["aud"]; {
 	case text == nil:
-	case text[0] == '"': // a single audience
+	case text[0] == '"':
 		c.audience = make([]string, 1)
 		if json.Unmarshal(text, &c.audience[0]) != nil {
 			return c, false
@@ -205,16 +206,16 @@ func plausible(token string) bool {
 	return ok && slices.Contains(c.audience, Audience)
 }
 
-// expiry returns when a token that was just accepted expires; zero: never. The result has the
-// monotonic clock of now, so a new setting of the wall clock ends no token. If by the wall clock
-// the token has expired, or is not yet issued, its whole lifetime begins now.
+// expiry returns when an accepted token expires; zero: never. The result has now's monotonic clock,
+// so changes of the wall clock end no token. If the wall clock is outside the token's lifetime, the
+// whole lifetime begins now.
 func expiry(token string, now, wall time.Time) time.Time {
 	c, ok := parse(token)
 	if !ok || c.expires == 0 {
 		return time.Time{}
 	}
 	end := time.Unix(c.expires, 0)
-	left, life := end.Sub(wall), end.Sub(time.Unix(c.issued, 0)) // at most 292 years
+	left, life := end.Sub(wall), end.Sub(time.Unix(c.issued, 0)) // saturates at 292 years
 	if c.issued == 0 {
 		life = max(left, trusted)
 	}

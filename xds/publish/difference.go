@@ -7,24 +7,23 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Difference is a resource whose version at the proxy differs from the desired one.
+// Difference is a resource whose desired version the proxy does not have.
 type Difference struct {
 	resource.Ref
-	// Served is the desired version, or "" if the resource should not exist.
+	// Served is the desired version; "" if the resource should not exist.
 	Served string
-	// Accepted is the last acknowledged version, or "" if none is known.
+	// Accepted is the last acknowledged version; "" if none is known.
 	Accepted string
-	// State is "rejected" (a NACK), "sent" (waiting for an ACK), or "waiting" (for the order of
-	// delivery, or for the proxy to subscribe or unsubscribe).
+	// State is "rejected" (a NACK), "sent" (waiting for an ACK), or "waiting" (for other resources,
+	// or for a subscription or its end).
 	State string
-	// Detail is Envoy's message of a NACK.
+	// Detail is Envoy's error detail of a NACK.
 	Detail string
 	// Since is when the desired version became due, or zero.
 	Since time.Time
 }
 
-// Differences lists, by type and name, the resources whose version at the proxy differs from the
-// desired one.
+// Differences lists the proxy's differences, sorted by type and name.
 func (s *Stream) Differences() []Difference {
 	var out []Difference
 	for t := range s.items {

@@ -2,8 +2,8 @@ package publish
 
 import "time"
 
-// Endpoints that begin to name a hop wait for the hop. The wait is bounded, because the same change
-// may remove pods.
+// Endpoints wait for a new internal listener or virtual host that they name. The wait is bounded,
+// because the same change may remove pods.
 func endpointsReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	if it.now {
 		return true, time.Time{}

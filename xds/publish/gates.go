@@ -14,14 +14,14 @@ func secretReady(_ *Stream, it *item, _ time.Time) (bool, time.Time) {
 	return it.quarantine == nil || it.flight == nil, time.Time{}
 }
 
-// Changes collapse, because clusterReady sends one response at a time. After Config.Watchdog it
-// sends the next response without an ACK, because Envoy withholds the ACK while any cluster warms.
+// clusterReady allows one response at a time, so that changes collapse. After Config.Watchdog it
+// does not wait for the ACK, which Envoy withholds while any cluster warms.
 func clusterReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
-	// At a proxy's start, clusters do not wait for hops, because the clusters would never become
-	// warm.
+	// A starting proxy gets internal listeners only after its clusters are warm, so its clusters do
+	// not wait.
 	if !s.first[resource.Listener] || !s.resumedAt.IsZero() {
-		// A resource may already name the cluster, so the hops that the cluster's endpoints name
-		// come first.
+		// Another resource may already name the cluster, so internal listeners that its endpoints
+		// name come first.
 		w := s.waiting(now)
 		for _, e := range it.want.Names {
 			if e.Type == resource.Endpoints && !it.have.NamesSlot(e) && w.hopBehind(e) && w.before(it.since) {
@@ -38,7 +38,8 @@ func clusterReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	return true, time.Time{}
 }
 
-// Endpoints wait if they begin to name a hop that is not in force.
+// awaitsHop reports whether endpoints wait for a new internal listener or virtual host, and until
+// when.
 func (s *Stream) awaitsHop(it *item, now time.Time) (bool, time.Time) {
 	if len(s.hopsBehind(it, now)) == 0 {
 		return false, time.Time{}
@@ -69,8 +70,7 @@ func routesReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	if w.any(it.want) || w.secret(it) {
 		return false, w.until
 	}
-	// If a change only removes virtual hosts that endpoints still name, the change waits for the
-	// ACK of the endpoints.
+	// A change that only removes virtual hosts waits while endpoints name them.
 	e := s.withUsedHosts(it, now)
 	return e == it.want || it.lastSent() == nil || e.Version != it.lastSent().Version, time.Time{}
 }
@@ -84,7 +84,7 @@ type waiting struct {
 
 func (s *Stream) waiting(now time.Time) *waiting { return &waiting{s: s, now: now} }
 
-// Usually no item has to wait for another item. isCalm detects this without a search.
+// isCalm detects the usual case without a search: no item waits for another item.
 func (s *Stream) isCalm() bool {
 	if !s.resumedAt.IsZero() && (s.first[resource.Listener] || s.first[resource.RouteConfiguration]) ||
 		len(s.items[resource.Cluster]) > 0 || len(s.items[resource.Listener]) > 0 {
@@ -136,7 +136,7 @@ func (w *waiting) cluster(n *cache.Slot) bool {
 	if it != nil && it.want != nil && (it.dirty || it.flight != nil) && it.want.Version != it.rejected {
 		if it.have == nil && !it.stale {
 			w.until = time.Time{}
-			return true // while the cluster is missing, these routes answer 503
+			return true // without the cluster, the routes would answer 503
 		}
 		if w.before(it.since) {
 			return true
@@ -177,7 +177,7 @@ func (w *waiting) hopBehind(e *cache.Slot) bool {
 
 func (w *waiting) hop(l *cache.Slot) bool {
 	if s := w.s; s.first[resource.Listener] {
-		// A resumed proxy will soon report its listeners. A new proxy has no listeners yet.
+		// A resumed proxy will soon report its listeners. A new proxy has none yet.
 		until := s.resumedAt.Add(s.config.Settle)
 		if s.resumedAt.IsZero() || !w.now.Before(until) {
 			return false
@@ -242,9 +242,8 @@ func unused(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	return true, time.Time{}
 }
 
-// mayNameStale reports whether a resource whose version at the proxy is unknown may name the slot,
-// and until when to assume this. A resumed proxy may have such resources. The item `but` is
-// ignored.
+// mayNameStale reports whether a resource other than `but` may name the slot, because its version
+// at a resumed proxy is unknown. until is when this assumption ends; zero: never.
 func (s *Stream) mayNameStale(slot *cache.Slot, but *item, now time.Time) (wait bool, until time.Time) {
 	for t := range s.items {
 		for _, other := range s.items[t] {
@@ -289,10 +288,9 @@ func (s *Stream) mayName(it *item, slot *cache.Slot, now time.Time) (wait bool, 
 	case !isHop(slot) || it.slot.Type != resource.Endpoints:
 		return false, time.Time{}
 	}
-	// The wait is bounded, because there may be a cycle: endpoints wait for their cluster, the
-	// cluster for its routes, and these for the removal of the listener that the endpoints may
-	// name. If the item is to be removed while the proxy rejects some desired version, the wait is
-	// unbounded, because the old version stays.
+	// The wait is bounded to break a cycle: endpoints wait for their cluster, the cluster for its
+	// routes, and the routes for the removal of a listener that the endpoints may name. An item to
+	// be removed stays while the proxy rejects a desired version; its wait has no bound.
 	if it.want == nil && s.keepsRejected() {
 		return true, time.Time{}
 	}

@@ -13,10 +13,10 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Endpoints that lead to a hop name an internal listener and the hop's virtual host. Both are sent
-// before the endpoints that name them, and removed after these endpoints. All hops of a gateway
-// share the listener and its route configuration. Variants of the route configuration keep a
-// removed virtual host until no endpoints of the proxy name it.
+// A hop is a virtual host behind an internal listener. Endpoints name the listener and the virtual
+// host. Both are sent before these endpoints, and removed after them. All hops of a gateway share
+// one internal listener and route configuration. A removed virtual host stays in sent variants of
+// this route configuration until no endpoints of the proxy name it.
 
 func isHost(n *cache.Slot) bool { return n.Type == resource.VirtualHost }
 func isHop(n *cache.Slot) bool  { return n.Type == resource.Listener || isHost(n) }
@@ -54,7 +54,7 @@ func (w *waiting) host(endpoints *cache.Entry, host *cache.Slot) (since time.Tim
 			}
 		case it == nil || !it.want.NamesSlot(host):
 		case it.quarantine != nil:
-			return it.since, true // unknown yet which hops are in force
+			return it.since, true // the proxy may still reject the virtual host
 		case it.want.Version == it.rejected:
 		case !it.have.NamesSlot(host), !it.lastSent().NamesSlot(host):
 			return it.since, true
@@ -94,7 +94,7 @@ func withoutHops(e *cache.Entry, hops []*cache.Slot) *cache.Entry {
 	}
 	var a endpointv3.ClusterLoadAssignment
 	if err := proto.Unmarshal(e.Body(), &a); err != nil {
-		return e // Envoy rejects it and reports the cause
+		return e // Envoy rejects e and reports the cause
 	}
 	led := map[string]bool{}
 	for _, group := range a.GetEndpoints() {
@@ -120,9 +120,8 @@ func withoutHops(e *cache.Entry, hops []*cache.Slot) *cache.Entry {
 	return cache.Variant(e, body, names)
 }
 
-// withUsedHosts adds removed virtual hosts that endpoints of the proxy still name. If the proxy's
-// version is unknown, none can be added: requests then reach the virtual host that answers for
-// removed hops.
+// withUsedHosts adds removed virtual hosts that the proxy's endpoints still name. If the proxy's
+// version is unknown, it adds none, and another virtual host answers for removed hops.
 func (s *Stream) withUsedHosts(it *item, now time.Time) *cache.Entry {
 	last := it.lastSent()
 	if it.want == nil || last == nil || last == it.want {
@@ -142,7 +141,7 @@ func (s *Stream) withUsedHosts(it *item, now time.Time) *cache.Entry {
 		names = append(names, n)
 		for _, c := range last.Names {
 			if !isHost(c) && !slices.Contains(names, c) && hasText(h, c.Name) {
-				names = append(names, c) // a cluster stays as long as a virtual host that names it
+				names = append(names, c) // a cluster stays while a virtual host names it
 			}
 		}
 	}
@@ -152,9 +151,9 @@ func (s *Stream) withUsedHosts(it *item, now time.Time) *cache.Entry {
 	return it.want
 }
 
-// Two hops that only lead to each other are both removed.
+// Two virtual hosts that only lead to each other are not in use.
 func (s *Stream) usedHosts(it *item, last *cache.Entry, now time.Time) map[*cache.Slot][]byte {
-	var named []*cache.Slot // named only by endpoints that are not current
+	var named []*cache.Slot // named only by outdated endpoints
 	used := map[*cache.Slot][]byte{}
 	for _, n := range last.Names {
 		switch {
@@ -219,9 +218,9 @@ func (s *Stream) leads(hop *cache.Slot, it *item, hosts [][]byte, now time.Time)
 	return false
 }
 
-// Endpoints behind a hop may name hops again, and would keep a removed listener of hops forever. So
-// if requests reach these endpoints only through that listener, releaseHops removes the hops from
-// them. It first waits for the drain time.
+// releaseHops removes hops from endpoints that requests reach only through a removed internal
+// listener. Otherwise these endpoints would keep the listener forever. releaseHops first waits for
+// the drain time.
 func (s *Stream) releaseHops(now time.Time) {
 	for _, l := range s.items[resource.Listener] {
 		if l.want != nil || l.have == nil || l.stale {

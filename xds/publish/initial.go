@@ -22,7 +22,7 @@ func (s *Stream) takeInitial(r Request, subscribed []*cache.Slot, now time.Time)
 	for _, slot := range subscribed {
 		asks.set(slot.ID)
 	}
-	// The proxy also lists a name if a response with that name crossed its unsubscription.
+	// The proxy may list a name without a subscription, if a response crossed the unsubscription.
 	take := func(slot *cache.Slot) bool {
 		repeated := initial.has(slot.ID)
 		initial.set(slot.ID)
@@ -60,8 +60,7 @@ func (s *Stream) takeInitial(r Request, subscribed []*cache.Slot, now time.Time)
 	return initial
 }
 
-// If e is newer than the last pull, it needs an item: without the item, the next pull would assume
-// the version before e.
+// Without an item, the next pull would assume that the proxy has the version before e.
 func (s *Stream) resumedWith(e *cache.Entry) {
 	if e.Seq > s.cursor.Seq() {
 		it := s.newItem(e.Slot)

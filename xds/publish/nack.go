@@ -18,7 +18,7 @@ const maxMessage = 1024
 func (s *Stream) nack(r *Response, message string, now time.Time) {
 	s.lastNack[r.Type] = shorten(message)
 	for _, e := range r.Upserts {
-		delete(s.carried, e.Slot) // unknown whether the proxy has this version or the previous one
+		delete(s.carried, e.Slot) // the proxy may have this version or the previous one
 		if e.Type == resource.Secret {
 			s.suspects.set(e.Slot.ID)
 		}
@@ -38,8 +38,8 @@ func (s *Stream) nack(r *Response, message string, now time.Time) {
 		it.flight = nil
 		switch {
 		case p.entry == nil:
-			// A removal is not the cause of a NACK, so it is sent again if the response also had
-			// upserts. A response of removals alone would get the same NACK again.
+			// A removal causes no NACK, so it is sent again if the response also had upserts.
+			// Without upserts it would get the same NACK.
 			s.dirty(it, upserts > 0 && it.want == nil || it.want != nil, now)
 		case it.quarantine != nil && it.quarantine.entry == p.entry:
 			s.continueQuarantine(it, false, shorten(message), now)
@@ -70,7 +70,7 @@ func (s *Stream) advanceQuarantine(it *item, now time.Time) {
 	}
 }
 
-// A rejection with this text may end by itself: another process occupies the port.
+// transient marks rejections that may end by themselves: another process has the port.
 const transient = "Address already in use"
 
 const retryAfter = 5 * time.Second
@@ -88,7 +88,7 @@ func (s *Stream) reject(it *item, version, message string, now time.Time) {
 	if it.have == nil && !it.stale {
 		s.unhold(it.slot)
 		if it.want == nil {
-			s.drop(it) // the resource was removed, and the proxy never had it
+			s.drop(it) // the proxy never had the removed resource
 			return
 		}
 	}
@@ -141,8 +141,8 @@ func rejectedNames(r *Response, message string) []string {
 	if at == nil {
 		return nil
 	}
-	// The text is "a, b: cause". Names may contain any of these characters, so the text is compared
-	// with the names in the response.
+	// The text is "a, b: cause". Names may contain these characters, so the text is compared with
+	// the response's names.
 	var out []string
 	rest := message[at[1]:]
 	for {

@@ -13,22 +13,20 @@ type gate func(*Stream, *item, time.Time) (bool, time.Time)
 
 type stage struct {
 	t resource.Type
-	// If both gates are set, a stage sends upserts and removals in one response.
+	// If both are set, one response has upserts and removals.
 	upsert, remove gate
-	// A response has one resource, so that its nonce identifies the resource.
+	// single means one resource in each response, so that the nonce identifies it.
 	single bool
 	window int
 }
 
 var stages = []stage{
-	// Clusters need their secrets to become warm. The proxy requests the secrets of listeners. The
-	// removal of a secret only answers a request.
+	// Clusters need their secrets to become warm. The removal of a secret only answers a request.
 	{t: resource.Secret, upsert: secretReady, remove: always, window: 16},
 	{t: resource.Cluster, upsert: clusterReady, window: 4},
-	// Endpoints follow at once: after a change, a cluster waits for its endpoints again, and
-	// withholds its ACK.
+	// Envoy withholds the ACK of a changed cluster until its endpoints arrive again.
 	{t: resource.Endpoints, upsert: endpointsReady, window: 16},
-	// An added and a removed listener of one port must be in one response.
+	// An added and a removed listener with the same port must be in one response.
 	{t: resource.Listener, upsert: routesReady, remove: unused, window: 16},
 	{t: resource.RouteConfiguration, upsert: routesReady, single: true},
 	{t: resource.Cluster, remove: unused, window: 16},
@@ -67,8 +65,8 @@ func (s *Stream) run(st *stage, now time.Time) []*Response {
 		case it.want == nil:
 			removals = append(removals, it)
 		case st.upsert == nil:
-			// A state-of-the-world response has all clusters, so it would revert a cluster that is
-			// due again after a NACK.
+			// A state-of-the-world response has all clusters. A removal would revert a cluster that
+			// is due again after a NACK.
 			held = held || s.config.StateOfTheWorld
 		case !s.passes(st.upsert, it, now):
 			held = true
@@ -79,7 +77,8 @@ func (s *Stream) run(st *stage, now time.Time) []*Response {
 		}
 	}
 	for _, it := range removals {
-		// The removed listener may have the port of an added one.
+		// Removals wait for delayed upserts: a removed listener may have the port of an added
+		// listener.
 		if st.remove != nil && !held && s.passes(st.remove, it, now) {
 			together = append(together, it)
 		}
@@ -147,7 +146,7 @@ func (s *Stream) parts(now time.Time, items ...*item) []part {
 			out[i].entry = s.marked(it, now)
 		}
 		if it.now && it.want != nil && it.slot.Type == resource.Endpoints {
-			// Until the hop is in force, the previous endpoints warm the cluster.
+			// The previous endpoints warm the cluster until the internal listener is in force.
 			if hop, _ := s.awaitsHop(it, now); hop {
 				out[i].entry = it.lastSent()
 			}
@@ -159,9 +158,9 @@ func (s *Stream) parts(now time.Time, items ...*item) []part {
 	return out
 }
 
-// endpointsAgain sends unrequested endpoints to a modified cluster, and to a new cluster whose
-// service_name another cluster has: both wait for endpoints without requesting them. A resumed
-// proxy first reports the endpoints that it has.
+// endpointsAgain resends endpoints for which Envoy waits without a request: of modified clusters,
+// and of new clusters that share a service_name. A resumed proxy first reports the endpoints that
+// it has.
 func (s *Stream) endpointsAgain(r *Response, now time.Time) {
 	changed := r.carried
 	for _, p := range r.parts {

@@ -16,9 +16,9 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// A rejected secret without a last good version needs a placeholder: Envoy keeps the rejected
-// bytes, and would reject each later version of a listener or cluster that names the secret. The
-// placeholder's certificate is expired and has an unused name: no peer accepts it.
+// placeholder replaces a rejected secret without a last good version. Envoy keeps the rejected
+// bytes, and would reject later listeners and clusters that name the secret. No peer accepts the
+// placeholder's certificate: it is expired and has an unused name.
 func placeholder(rejected *cache.Entry, x *secret) *cache.Entry {
 	if x == nil {
 		return nil

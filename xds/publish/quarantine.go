@@ -14,12 +14,12 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Envoy accepts or rejects a route configuration as a whole, so quarantine sends variants. The
-// first variant has only the parts that have not changed since the last accepted version. Further
-// variants have half of the changes, then a quarter, and so on down to a single virtual host and
-// its single routes. Accepted variants are in force at once; undecided parts stay as they were. In
-// the end a rejected part answers 500. If Envoy also rejects this answer (an invalid match), the
-// part stays as it was.
+// quarantine sends variants of a rejected resource, because Envoy accepts or rejects a resource as
+// a whole. The first variant has only the parts that have not changed since the last accepted
+// version. Further variants add half of the changes, then a quarter, and so on down to single
+// virtual hosts and routes. Accepted variants are in force at once; undecided parts stay as they
+// were. In the end a rejected part answers 500, or stays as it was if Envoy rejects this, too (an
+// invalid match).
 type quarantine struct {
 	target *cache.Entry
 	names  []*cache.Slot
@@ -32,39 +32,39 @@ type quarantine struct {
 	entry  *cache.Entry
 	then   func(ok bool, detail string)
 	found  []Fault
-	// The cause of the rejection is not in a virtual host.
+	// unsplittable means that the cause is not in a virtual host.
 	unsplittable bool
 }
 
 // Fault is a part of a resource that a proxy rejects.
 type Fault struct {
 	Host, Route string // Route is "" if the virtual host itself is rejected
-	Member      string // member of the cluster set, if the resource is a secret
-	Message     string // Envoy's error detail
+	Member      string // member of the cluster set, for a secret
+	Message     string
 	Owners      []report.Ref
 }
 
 type piece struct {
 	level int
-	host  string // the virtual host that the piece is, or that contains the piece
+	host  string // virtual host that is, or contains, the piece
 	name  string
 	raw   []byte
 	old   []byte // bytes at the proxy; nil: absent
-	sends []byte // bytes in the next variant; nil: left out
+	sends []byte // bytes in the next variant; nil: absent
 	open  bool
 	head  []byte
 	inner []*piece
 }
 
-// group is a set of pieces that may contain rejected ones.
+// group is a set of pieces that may contain rejected pieces.
 type group struct {
 	pieces   []*piece
 	rejected bool
-	other    *group // has a rejected piece if this group has none
+	other    *group // other half; it has a rejected piece if this half has none
 	detail   string
 }
 
-// A virtual host can be split into routes; a member of a secret cannot be split.
+// Only virtual hosts can be split, into routes.
 const (
 	levelHost   = 1
 	levelRoute  = 2
@@ -100,7 +100,7 @@ func newQuarantine(target, before *cache.Entry, detail string) *quarantine {
 	return q
 }
 
-// A quarantine without a search resends the last good version.
+// Without a search, the last good version or a placeholder is sent.
 func (q *quarantine) isSearch() bool { return q.target.Type != resource.Secret || q.secret != nil }
 
 func (q *quarantine) done() bool { return q.then == nil }
@@ -120,7 +120,7 @@ func (q *quarantine) try(then func(ok bool, detail string)) {
 		return
 	}
 	entry := cache.Variant(q.target, body, q.names)
-	// Envoy keeps the bytes of a rejected secret: the last good version must be sent again.
+	// Envoy keeps the bytes of a rejected secret, so the last good version must be sent again.
 	if entry.Version == q.good && (q.secret == nil || q.entry != nil && q.entry.Version == q.good) {
 		then(true, "")
 		return
@@ -211,8 +211,8 @@ func (q *quarantine) disable(p *piece, detail string) {
 	})
 }
 
-// owners returns the owners whose KIND/NAMESPACE/NAME/ is a prefix of the name of a route in p.
-// Without such owners it returns all.
+// owners returns the owners whose KIND/NAMESPACE/NAME/ is a prefix of the name of a route in p. If
+// no owner matches, it returns all.
 func (q *quarantine) owners(p *piece) []report.Ref {
 	names := []string{p.name}
 	if p.level == levelHost {

@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// strict reports whether a proxy accepts a configuration. It rejects routes to cluster "bad",
-// routes with path "/bad", and virtual hosts without a domain.
+// strict simulates a proxy's validation. It rejects cluster "bad", path "/bad", and virtual hosts
+// without a domain.
 func strict(rc *routev3.RouteConfiguration) bool {
 	for _, vh := range rc.GetVirtualHosts() {
 		if len(vh.GetDomains()) == 0 {
@@ -105,7 +105,6 @@ func TestQuarantine_DisablesOnlyRejectedRoutes(t *testing.T) {
 	}
 }
 
-// rejectedIn returns the parts of a configuration that strict rejects, in order.
 func rejectedIn(rc *routev3.RouteConfiguration) (out []string) {
 	for _, vh := range rc.GetVirtualHosts() {
 		one := &routev3.RouteConfiguration{VirtualHosts: []*routev3.VirtualHost{{Domains: vh.GetDomains()}}}
@@ -123,8 +122,8 @@ func rejectedIn(rc *routev3.RouteConfiguration) (out []string) {
 	return out
 }
 
-// lost lists the routes that are in force neither as wanted nor as before. Rejected routes do not
-// count.
+// lost lists routes of which neither the wanted nor the previous version is in force, except
+// rejected routes.
 func lost(before, after, has *routev3.RouteConfiguration) (out []string) {
 	now := index(has)
 	earlier := index(before)
@@ -154,8 +153,7 @@ func index(rc *routev3.RouteConfiguration) map[string]*routev3.Route {
 	return out
 }
 
-// A thousand proxies that reject the same resources must share variants: each variant may have
-// megabytes.
+// Variants may have megabytes, so a thousand proxies must share them.
 func TestQuarantine_ProxiesShareVariants(t *testing.T) {
 	rc := func(to string) *routev3.RouteConfiguration {
 		route := &routev3.Route{Name: "r", Match: &routev3.RouteMatch{

@@ -9,18 +9,17 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Request is a proxy's request for one type, with the fields of the delta protocol. The stream does
-// not keep it.
+// Request is a proxy's request for one type in the delta protocol. The stream does not retain it.
 type Request struct {
 	Type                   resource.Type
 	Subscribe, Unsubscribe iter.Seq[string]
 	Initial                iter.Seq2[string, string]
-	// Error is the error detail of a NACK.
+	// Error is the error detail of a NACK; "" for an ACK.
 	Nonce string
 	Error string
 }
 
-// For these types a first request without names subscribes to all resources.
+// A first request for these types without names subscribes to all resources.
 var wildcardTypes = [types]bool{resource.Cluster: true, resource.Listener: true}
 
 func (s *Stream) Handle(r Request, now time.Time) {
@@ -74,7 +73,7 @@ func (s *Stream) answered(r Request, now time.Time) {
 	}
 	i := slices.IndexFunc(s.unacked, func(u *Response) bool { return u.Nonce == r.Nonce })
 	if i < 0 {
-		return // the response is of another stream, or was answered before
+		return
 	}
 	resp := s.unacked[i]
 	s.unacked = slices.Delete(s.unacked, i, i+1)

@@ -15,9 +15,9 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Envoy stores the bytes of a secret before it uses them, and ACKs the same bytes without checking
-// them again. So marked adds a unique mark to a secret that the proxy may have rejected, on this or
-// an earlier stream.
+// Envoy stores the bytes of a secret before validating them, and ACKs the same bytes without
+// validating them again. So marked makes the bytes unique if the proxy may have rejected them, on
+// this or an earlier stream.
 
 func (s *Stream) marked(it *item, now time.Time) *cache.Entry {
 	if !s.resumed && !s.suspects.has(it.slot.ID) {
@@ -64,7 +64,8 @@ func (x *secret) encode() ([]byte, error) {
 	return resource.Marshal(x.Secret)
 }
 
-// PEM parsers ignore a line before the first block.
+// mark adds a line before the first PEM block, where PEM parsers ignore it. It returns false if
+// there is no inline PEM.
 func (x *secret) mark(text string) bool {
 	at := x.GetTlsCertificate().GetCertificateChain()
 	if at == nil {
@@ -80,9 +81,9 @@ func (x *secret) mark(text string) bool {
 	return ok
 }
 
-// newSecretQuarantine leaves out the certificates of rejected members. For any other secret it
-// sends the last good version or a placeholder, because Envoy would use the rejected bytes for a
-// new version of a listener.
+// newSecretQuarantine leaves out the certificates of rejected members of a cluster set. For any
+// other secret it sends the last good version or a placeholder, because Envoy would use the
+// rejected bytes for new listeners.
 func newSecretQuarantine(target, before *cache.Entry, detail string) *quarantine {
 	q := &quarantine{target: target, names: slices.Clone(target.Names)}
 	x, err := decodeSecret(target.Body())
@@ -120,7 +121,7 @@ func newSecretQuarantine(target, before *cache.Entry, detail string) *quarantine
 		q.whole.inner = append(q.whole.inner, p)
 	}
 	q.try(func(ok bool, _ string) {
-		if !ok { // the proxy now rejects parts that it has accepted before
+		if !ok { // the proxy now rejects parts that it accepted before
 			suspects = q.whole.inner
 			for _, p := range suspects {
 				p.old, p.sends = nil, nil
@@ -150,8 +151,8 @@ func (q *quarantine) encodeSecret() []byte {
 	return body
 }
 
-// A listener waits for a secret in flight: the proxy may reject it, and would still use its bytes
-// for a new version of the listener.
+// A listener waits for a secret in flight: if the proxy rejects the secret, it still uses its bytes
+// for new listeners.
 func (w *waiting) secret(it *item) bool {
 	if it.slot.Type != resource.Listener {
 		return false
@@ -163,8 +164,8 @@ func (w *waiting) secret(it *item) bool {
 	})
 }
 
-// retryUsers resends rejected clusters and listeners that name the secret. The secret may have
-// caused their rejection, and the proxy has now replaced or dropped its bytes.
+// retryUsers resends rejected clusters and listeners that name the secret, because the proxy has
+// replaced or dropped the secret that may have caused the rejection.
 func (s *Stream) retryUsers(secret *cache.Slot, now time.Time) {
 	for _, t := range []resource.Type{resource.Cluster, resource.Listener} {
 		for _, it := range s.items[t] {
@@ -175,10 +176,10 @@ func (s *Stream) retryUsers(secret *cache.Slot, now time.Time) {
 	}
 }
 
-// If one of a resource's secrets is faulty, Envoy rejects the secret that arrives last, even if it
-// is valid. So once the proxy accepts a secret, retryBeside resends rejected secrets of the same
-// resource. A resent last good version does not count: otherwise two rejected secrets would resend
-// each other forever. A placeholder counts once for each version.
+// If one of a resource's secrets is faulty, Envoy rejects the secret that arrives last, even a
+// valid one. So once the proxy accepts a secret, retryBeside resends rejected secrets of the same
+// resource. A resent last good version does not count: two rejected secrets would resend each other
+// forever. A placeholder counts once for each version.
 func (s *Stream) retryBeside(secret *cache.Slot, placed bool, now time.Time) {
 	for _, it := range s.items[resource.Secret] {
 		if it.slot == secret && !placed || it.want == nil || it.rejected != it.want.Version ||
@@ -206,9 +207,8 @@ func (s *Stream) rejectsBeside(e *cache.Entry, secret *cache.Slot) bool {
 	})
 }
 
-// suspected reports whether to resend a rejected resource because the proxy has dropped a secret
-// that it may have rejected. suspected also resends secrets that the proxy stored on an earlier
-// stream; the resource follows these secrets.
+// suspected reports whether to resend the rejected resource e, because the proxy has dropped a
+// secret that it may have rejected. It also resends secrets of e from an earlier stream.
 func (s *Stream) suspected(e *cache.Entry, now time.Time) (again bool) {
 	for _, n := range e.Names {
 		switch {

@@ -53,7 +53,7 @@ func (s *script) sentChain() string {
 	return string(secret.GetTlsCertificate().GetCertificateChain().GetInlineBytes())
 }
 
-// Envoy ACKs bytes that it already has without checking them, even if it rejected them.
+// Envoy ACKs bytes that it already has without validating them, even if it rejected them.
 func TestNACK_SecretIsSentAgainInOtherBytes(t *testing.T) {
 	s := begin(t, publish.Config{})
 	s.commit([]*resource.Resource{secretOf(t, "x", "one"), secretOf(t, "y", "two")})
@@ -66,12 +66,12 @@ func TestNACK_SecretIsSentAgainInOtherBytes(t *testing.T) {
 	}
 	version := s.pending[1].Upserts[0].Version
 	s.nack(resource.Secret, rejected)
-	s.expect("secret +x", "secret +y") // both are placeholders
+	s.expect("secret +x", "secret +y")
 	s.nack(resource.Secret, rejected)
 	if got := s.stream.Rejections(); len(got) != 2 {
 		t.Errorf("%d rejections, want 2", len(got))
 	}
-	// Secret y is removed, and then added again as before.
+	// Secret y is removed, and added again as before.
 	s.commit(nil, resource.Ref{Type: resource.Secret, Name: "y"})
 	s.expect()
 	s.commit([]*resource.Resource{secretOf(t, "y", "two")})
@@ -81,8 +81,8 @@ func TestNACK_SecretIsSentAgainInOtherBytes(t *testing.T) {
 	}
 }
 
-// A proxy that has just started has no last good version. It gets a placeholder that it accepts,
-// but that no peer trusts.
+// A starting proxy has no last good version. It must accept the placeholder, but no peer may trust
+// it.
 func TestNACK_SecretWithoutALastGoodVersionGetsAPlaceholder(t *testing.T) {
 	bad := &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: []byte("bad")}}
 	sans := []*tlsv3.SubjectAltNameMatcher{{SanType: tlsv3.SubjectAltNameMatcher_DNS}}
@@ -135,8 +135,8 @@ func TestNACK_SecretWithoutALastGoodVersionGetsAPlaceholder(t *testing.T) {
 	}
 }
 
-// Envoy rejects the second secret of a listener because the first one is faulty. The second is sent
-// only once more, beside the placeholder.
+// Envoy rejects the valid second secret because the first secret is faulty. The second must be sent
+// only once more.
 func TestNACK_SecretsBesideAPlaceholderAreSentOnceMore(t *testing.T) {
 	s := begin(t, publish.Config{})
 	s.commit([]*resource.Resource{secretOf(t, "x", "one"), secretOf(t, "y", "two"), userOf(t, "l", "x", 1, "y")})
@@ -169,7 +169,7 @@ func TestNACK_SecretsBesideAPlaceholderAreSentOnceMore(t *testing.T) {
 	}
 }
 
-// A listener uses the bytes that arrived last, even if Envoy rejected them.
+// Envoy uses the secret bytes that arrived last for new listeners, even if it rejected them.
 func TestNACK_LastGoodSecretIsSentAgainBeforeListenersThatNameIt(t *testing.T) {
 	s := begin(t, publish.Config{})
 	s.commit([]*resource.Resource{secretOf(t, "x", "good"), userOf(t, "l", "x", 1)})
@@ -188,7 +188,6 @@ func TestNACK_LastGoodSecretIsSentAgainBeforeListenersThatNameIt(t *testing.T) {
 	if got := s.stream.Rejections(); len(got) != 1 || got[0].Ref.Name != "x" {
 		t.Errorf("rejections: got %+v, want one of x", got)
 	}
-	// The user reverts the change.
 	s.ackAll()
 	s.commit([]*resource.Resource{secretOf(t, "x", "good")})
 	s.expect()
@@ -197,7 +196,7 @@ func TestNACK_LastGoodSecretIsSentAgainBeforeListenersThatNameIt(t *testing.T) {
 	}
 }
 
-// A proxy may have stored bytes that it rejected from an earlier process.
+// A resumed proxy may have stored secret bytes that it rejected earlier.
 func TestNACK_ListenerOfAResumedProxyIsSentAgainAfterItsSecret(t *testing.T) {
 	s := begin(t, publish.Config{})
 	secret := secretOf(t, "x", "good")

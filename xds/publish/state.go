@@ -11,18 +11,18 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// StateRequest is a proxy's request for one type in the state-of-the-world variant of the protocol.
+// StateRequest is a proxy's request for one type in the state-of-the-world protocol.
 type StateRequest struct {
 	Type resource.Type
 	// Names are all subscribed names. For clusters and listeners, an empty list means all.
 	Names []string
-	// Version is the last accepted version. In a first request it may be of an earlier stream.
+	// Version is the last accepted version, in a first request perhaps of an earlier stream.
 	Version string
 	Nonce   string
 	Error   string
 }
 
-// HandleState applies a request of a state-of-the-world stream.
+// HandleState is Handle for a state-of-the-world stream.
 func (s *Stream) HandleState(r StateRequest, now time.Time) {
 	s.answered(Request{Type: r.Type, Nonce: r.Nonce, Error: r.Error}, now)
 	first := s.first[r.Type]
@@ -61,8 +61,8 @@ func (s *Stream) HandleState(r StateRequest, now time.Time) {
 			}
 			if first && r.Version != "" && slot.Current() == nil {
 				s.subscribed.set(slot.ID)
-				// The resource was removed, but a resumed proxy most likely still has it. A
-				// placeholder would replace it there.
+				// A resumed proxy most likely has the removed resource, and a placeholder would
+				// replace it.
 				continue
 			}
 			s.subscribe(slot, false, now)
@@ -72,8 +72,8 @@ func (s *Stream) HandleState(r StateRequest, now time.Time) {
 	s.firstRequestDone(r.Type)
 }
 
-// If the proxy's resources equal the desired ones, nothing is sent. Otherwise all clusters or all
-// listeners become due.
+// If the proxy's resources equal the desired resources, nothing is sent, and resume returns true.
+// Otherwise all clusters or listeners become due.
 func (s *Stream) resume(r StateRequest, slots []*cache.Slot, now time.Time) bool {
 	var entries []*cache.Entry
 	for _, slot := range slots {
@@ -110,7 +110,8 @@ func (s *Stream) noteAccepted(e *cache.Entry) {
 	}
 }
 
-// The proxy removes clusters and listeners that a state-of-the-world response lacks.
+// completeState adds unchanged clusters or listeners, because Envoy removes missing resources in
+// state of the world.
 func (s *Stream) completeState(r *Response) {
 	r.Removed = nil
 	if wildcardTypes[r.Type] {
@@ -142,7 +143,7 @@ func (s *Stream) completeState(r *Response) {
 	r.Version = stateVersion(r.Upserts)
 }
 
-// After a NACK Envoy may have applied a newer version of the cluster. Then this response reverts
+// After a NACK Envoy may have applied a newer version of the cluster. The response r then reverts
 // the cluster to e.
 func (s *Stream) carry(r *Response, e *cache.Entry) {
 	if e.Type == resource.Cluster && s.carried[e.Slot] != e.Version {
@@ -151,7 +152,7 @@ func (s *Stream) carry(r *Response, e *cache.Entry) {
 	}
 }
 
-// The hash is equal on all replicas. A response of endpoints or routes may be partial: then the
+// stateVersion is equal on all replicas. A response of endpoints or routes may be partial, so a
 // proxy cannot resume with its version.
 func stateVersion(entries []*cache.Entry) string {
 	var d xxhash.Digest

@@ -13,8 +13,7 @@ import (
 
 var instant = time.Unix(1000, 0)
 
-// stateOf starts a state-of-the-world stream of clusters. version is from the proxy's last
-// response.
+// stateOf starts a state-of-the-world stream of clusters. version is from an earlier stream.
 func stateOf(t *testing.T, store *cache.Cache, version string) (*publish.Stream, []*publish.Response) {
 	t.Helper()
 	s := publish.New(store.Open(xdstest.Gateway, ""), publish.Config{StateOfTheWorld: true})
@@ -55,7 +54,7 @@ func TestStateOfTheWorld_ResumptionSendsOnlyChanges(t *testing.T) {
 	}
 	_, sent := stateOf(t, replica(clusters...), "")
 	version := sent[0].Version
-	slices.Reverse(clusters) // the version must not depend on the order
+	slices.Reverse(clusters)
 	if _, sent := stateOf(t, replica(clusters...), version); len(sent) != 0 {
 		t.Errorf("another replica sends %s, want nothing", describe(sent[0]))
 	}

@@ -12,27 +12,26 @@ import (
 
 // Config configures a Stream.
 type Config struct {
-	// Watchdog bounds how long resources wait for the ACK of clusters that they do not need. Envoy
-	// withholds that ACK while any cluster warms. Watchdog also bounds the wait for a hop that
-	// Envoy does not use yet. A resource waits for its own new clusters without a bound. Default:
-	// 300 ms.
+	// Watchdog bounds how long resources wait for the ACK of clusters, which Envoy withholds while
+	// any cluster warms. Watchdog also bounds the wait for a new internal listener. A resource
+	// waits for its own new clusters without a bound. Default: 300 ms.
 	Watchdog time.Duration
-	// Drain is the drain time of a removed filter chain, at least the proxy's --drain-time-s.
+	// Drain is the drain time of a removed filter chain, at least --drain-time-s.
 	Drain time.Duration
-	// Linger is how long a cluster stays after the removal of its last route: a request may have
-	// chosen the cluster and wait for its pick.
+	// Linger is how long a cluster stays after its last route: a request that chose it may wait for
+	// the external picker.
 	Linger time.Duration
 	// Called reports whether the proxy's calls to a cluster last as long as a client's request.
 	// Such a cluster stays for the longer of Drain and Linger.
 	Called func(cluster string) bool
-	// A proxy may resume with versions that the cache does not have. Then removals wait until the
-	// proxy subscribes to its routes, and removals of listeners wait for endpoints that may name
-	// them. Settle bounds these waits. Default: 3 s.
+	// Settle bounds two waits after a proxy resumes with versions that the cache lacks. Removals
+	// wait until the proxy subscribes to its routes. Removals of listeners wait for endpoints that
+	// may name them. Default: 3 s.
 	Settle time.Duration
-	// Lagging reports whether the cache may lack existing resources, because the process cannot
-	// read its sources. Meanwhile no listener and no cluster is removed.
+	// Lagging reports whether the cache may lack resources, because sources cannot be read.
+	// Meanwhile no listener or cluster is removed.
 	Lagging func() bool
-	// StateOfTheWorld selects the state-of-the-world variant of the protocol; otherwise delta.
+	// StateOfTheWorld selects the state-of-the-world protocol instead of delta.
 	StateOfTheWorld bool
 }
 
@@ -43,22 +42,22 @@ type Stream struct {
 
 	wildcard   [types]bool
 	first      [types]bool
-	unanswered [types]bool // the proxy waits for a first response, which may be empty
+	unanswered [types]bool // the first response is due, even if empty
 	subscribed bitSet
 	held       bitSet // names of which the proxy may have a version
-	suspects   bitSet // the proxy may have rejected their stored bytes; see marked
+	suspects   bitSet // secrets that the proxy may have stored and rejected; see marked
 	sent       bitSet
 	items      [types]map[*cache.Slot]*item
-	accepted   map[*cache.Slot]*cache.Entry // see noteAccepted
-	carried    map[*cache.Slot]string       // version in the last response, in state of the world
-	// owed has the endpoints of clusters that were sent before the first request for endpoints.
+	accepted   map[*cache.Slot]*cache.Entry // last accepted versions; only in state of the world
+	carried    map[*cache.Slot]string       // cluster versions in the last response; only in state of the world
+	// owed has endpoints whose clusters were sent before the first request for endpoints.
 	owed  map[*cache.Slot]bool
 	drain map[*cache.Slot]time.Time // end of a cluster's drain time or linger timeout
 
 	unacked       []*Response
 	nonce         uint64
 	resumed       bool
-	resumedAt     time.Time // when the proxy resumed with versions that may be unknown; or zero
+	resumedAt     time.Time // zero unless the proxy resumed with versions that the cache may lack
 	nextFlush     time.Time
 	calm          bool
 	retrying      bool
@@ -77,16 +76,16 @@ type item struct {
 	// An item that is not dirty is in flight, rejected, or waits for the proxy to unsubscribe.
 	dirty bool
 	since time.Time
-	// idle is the time since which no request can reach a removed listener of hops.
+	// idle is the time since which no request can reach a removed internal listener.
 	idle time.Time
-	// If now is set, the proxy waits for a response, so the order of delivery does not apply.
+	// now means that the proxy waits for a response, so the order of delivery does not apply.
 	now bool
-	// A separate response lets a NACK identify the item.
+	// alone means a separate response, so that a NACK identifies the item.
 	alone  bool
 	flight *Response
 
 	rejected   string
-	again      string // the version that was sent once more because of a placeholder
+	again      string // version resent once because of a placeholder
 	detail     string
 	faults     []Fault
 	reported   bool
@@ -98,15 +97,15 @@ type item struct {
 type Response struct {
 	Type  resource.Type
 	Nonce string
-	// Version is system_version_info, or version_info in state of the world.
+	// Version is system_version_info; in state of the world, version_info.
 	Version string
 	Upserts []*cache.Entry
-	Removed []string // empty in state of the world, where missing resources are removed
+	Removed []string // empty in state of the world
 	At      time.Time
 
 	parts []part
-	// carried are clusters that a state-of-the-world response repeats in another version than the
-	// previous response.
+	// carried are clusters whose version differs from the previous state-of-the-world response,
+	// although they have not changed.
 	carried []*cache.Entry
 }
 
@@ -115,7 +114,7 @@ type part struct {
 	entry *cache.Entry
 }
 
-// New starts a stream on a cursor. Close closes the cursor.
+// New starts a stream. Close closes the cursor.
 func New(cursor *cache.Cursor, c Config) *Stream {
 	c.Watchdog = cmp.Or(c.Watchdog, 300*time.Millisecond)
 	c.Settle = cmp.Or(c.Settle, 3*time.Second)
@@ -128,7 +127,6 @@ func New(cursor *cache.Cursor, c Config) *Stream {
 	return s
 }
 
-// Close ends the stream.
 func (s *Stream) Close() { s.cursor.Close(s.subscribed.all, s.held.all) }
 
 // NextFlush returns when to call Flush if nothing else happens; zero: never.
@@ -141,7 +139,7 @@ func (s *Stream) pull(now time.Time) {
 			continue
 		}
 		if it := s.newItem(c.Slot); s.held.has(c.Slot.ID) {
-			// The proxy may have a version that is newer than the last pull.
+			// If c.Prev is nil, the proxy may have a version that is newer than the last pull.
 			it.have, it.stale = c.Prev, d.Reset || c.Prev == nil
 		}
 	}
@@ -181,7 +179,7 @@ func (s *Stream) newItem(slot *cache.Slot) *item {
 	return it
 }
 
-// A new item of a held name is assumed to have the current version.
+// A held name without an item is assumed to be up to date at the proxy.
 func (s *Stream) itemOf(slot *cache.Slot) *item {
 	it := s.items[slot.Type][slot]
 	if it == nil {
@@ -203,13 +201,12 @@ func (s *Stream) setWant(it *item, want *cache.Entry, now time.Time) {
 	if want == nil {
 		switch {
 		case it.now, slot.Type == resource.Endpoints && slot.Named() && s.interested(slot):
-			// The proxy waits for a response, or the cluster stays. Envoy accepts empty endpoints
-			// as a response, but ignores a removal.
+			// Envoy accepts empty endpoints as a response, but ignores a removal.
 			want = cache.Placeholder(slot)
 		case slot.Type == resource.Endpoints && it.have != nil && s.subscribed.has(slot.ID) &&
 			len(s.missingHops(it.have)) > 0:
-			// At its start, a proxy gets endpoints before the hops that they name. The missing hops
-			// no longer exist, but the cluster may stay.
+			// The starting proxy got endpoints before the internal listeners that they name, which
+			// no longer exist.
 			want = withoutHops(it.have, s.missingHops(it.have))
 		case it.have == nil && !it.stale && it.flight == nil, slot.Type == resource.Secret:
 			s.drop(it) // nothing to remove, or a secret, which stays until Envoy unsubscribes
@@ -223,8 +220,8 @@ func (s *Stream) setWant(it *item, want *cache.Entry, now time.Time) {
 	it.quarantine = nil
 	switch {
 	case want == nil:
-		// Without a wildcard subscription, Envoy itself drops a resource once no other resource
-		// names it.
+		// Without a wildcard subscription, Envoy itself drops a resource that no other resource
+		// names.
 		s.dirty(it, it.now || s.wildcard[slot.Type], now)
 	case it.flight != nil && it.inFlight() != nil && it.inFlight().Version == want.Version:
 		it.dirty = false
@@ -235,7 +232,7 @@ func (s *Stream) setWant(it *item, want *cache.Entry, now time.Time) {
 	case want.Version == it.rejected:
 		it.dirty = false
 	default:
-		// A resource of expectRoutes is sent when the proxy subscribes to it.
+		// A route configuration of expectRoutes waits for the proxy's subscription.
 		s.dirty(it, s.interested(slot), now)
 	}
 }
@@ -271,7 +268,7 @@ func (s *Stream) accept(it *item) {
 	s.clearRejection(it)
 	it.dirty, it.alone = false, false
 	if e := it.slot.Current(); e != nil && e.Seq <= s.cursor.Seq() {
-		s.drop(it) // without an item, the proxy is assumed to have the current version
+		s.drop(it) // without an item, the proxy is assumed to be up to date
 	}
 }
 
@@ -303,17 +300,16 @@ func (s *Stream) unhold(slot *cache.Slot) {
 	}
 }
 
-// Rejection is a resource, or a part of one, that the proxy rejects.
+// Rejection is a rejected resource, or a rejected part of it.
 type Rejection struct {
 	Ref     resource.Ref
 	Version string
-	// Host and Route name the rejected virtual host and route, if the other parts of the route
-	// configuration are in force. Route is empty if the whole virtual host is rejected.
+	// Host and Route name a rejected part of a route configuration; the other parts are in force.
+	// Route is "" if the whole virtual host is rejected.
 	Host, Route string
-	// Member is a member of a cluster set: the secret is in force without the member's
-	// certificates.
+	// Member is the member of a cluster set whose certificates are rejected.
 	Member  string
-	Message string // Envoy's error detail
+	Message string
 	Owners  []report.Ref
 }
 
@@ -360,7 +356,7 @@ func (s *Stream) Rejected(slot *cache.Slot) (version, detail string) {
 	return "", ""
 }
 
-// Undecided reports whether the proxy has neither acknowledged nor rejected the resource yet.
+// Undecided reports whether the proxy has neither acknowledged nor rejected a resource.
 func (s *Stream) Undecided(ref resource.Ref) bool {
 	slot := s.cursor.Acquire(ref.Type, ref.Name)
 	defer s.cursor.Release(slot)
@@ -376,7 +372,7 @@ func (s *Stream) Undecided(ref resource.Ref) bool {
 	return !s.Settled()
 }
 
-// Started reports whether the proxy has requested its listeners.
+// Started reports whether the proxy has requested its clusters and listeners.
 func (s *Stream) Started() bool { return !s.first[resource.Cluster] && !s.first[resource.Listener] }
 
 // Settled reports whether the proxy has acknowledged or rejected all desired resources.
@@ -405,8 +401,8 @@ func (s *Stream) Accepted(slot *cache.Slot) *cache.Entry {
 	return nil
 }
 
-// The result `behind` means that the proxy has not acknowledged some desired resource. The result
-// `rejecting` means that the proxy rejects some resource.
+// Lag reports whether the ACK of a desired resource is missing (behind), and whether the proxy
+// rejects a resource.
 func (s *Stream) Lag() (behind, rejecting bool) {
 	for t := range s.items {
 		for _, it := range s.items[t] {
@@ -419,17 +415,16 @@ func (s *Stream) Lag() (behind, rejecting bool) {
 
 // Summary counts the names of one type by state.
 type Summary struct {
-	Held     int    `json:"held"`     // names of which the proxy has a version
-	Pending  int    `json:"pending"`  // names that are in flight or wait to be sent
-	Leaving  int    `json:"leaving"`  // pending names to be removed
-	Rejected int    `json:"rejected"` // names whose newest version the proxy rejects
+	Held     int    `json:"held"`    // names at the proxy
+	Pending  int    `json:"pending"` // names in flight or to be sent
+	Leaving  int    `json:"leaving"` // pending removals
+	Rejected int    `json:"rejected"`
 	LastNack string `json:"lastNack,omitempty"`
 }
 
 // InSync reports whether the proxy has all desired resources of a type.
 func (s Summary) InSync() bool { return s.Pending == 0 && s.Rejected == 0 }
 
-// Summaries returns the summary of every type.
 func (s *Stream) Summaries() []Summary {
 	out := make([]Summary, types)
 	for id := range s.held.all {
@@ -462,7 +457,7 @@ func (s *Stream) respond(t resource.Type, parts []part, now time.Time) *Response
 			s.chainGone(p.it.have, nil, now)
 			delete(s.accepted, p.it.slot)
 			delete(s.carried, p.it.slot)
-			// From now on no other resource may rely on the proxy's version.
+			// The proxy drops its version, so no resource may rely on it.
 			p.it.have, p.it.stale = nil, false
 			s.clearRejection(p.it) // a new resource of this name must not count as rejected
 			continue

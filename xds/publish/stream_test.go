@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest"
 )
 
-// script is a stream whose proxy answers as the test decides. The field now is its clock.
+// script is a stream whose proxy answers as the test decides. now is its clock.
 type script struct {
 	*testing.T
 	cache   *cache.Cache
@@ -26,7 +26,7 @@ type script struct {
 	pending []*publish.Response
 }
 
-// begin serves a cluster with endpoints, a listener and its routes, and ACKs all of them.
+// begin starts a stream whose proxy has ACKed a cluster with endpoints, a listener and its routes.
 func begin(t *testing.T, c publish.Config) *script {
 	s := &script{T: t, cache: cache.New(cache.Config{}), now: time.Unix(1000, 0)}
 	s.commit([]*resource.Resource{
@@ -54,7 +54,7 @@ func (s *script) ask(r publish.Request) {
 	s.pending = append(s.pending, s.stream.Flush(s.now)...)
 }
 
-// expect flushes, and compares the responses, written as "cluster +a,+b -c".
+// expect compares the sent responses with want, such as "cluster +a,+b -c".
 func (s *script) expect(want ...string) {
 	s.Helper()
 	s.pending = append(s.pending, s.stream.Flush(s.now)...)
@@ -126,8 +126,7 @@ func TestMakeBeforeBreak_RoutesWaitForNewClusters(t *testing.T) {
 	s.expect("cluster -a")
 }
 
-// If a proxy unsubscribes from routes and subscribes again before they arrive, it has the routes.
-// So the clusters that they name must stay.
+// The proxy gets the routes, because it subscribes again before they arrive.
 func TestMakeBeforeBreak_RoutesInFlightToANewSubscriptionKeepTheirClusters(t *testing.T) {
 	s := begin(t, publish.Config{})
 	s.commit([]*resource.Resource{xdstest.Routes(t, "routes", "a"), xdstest.RoutesOf(t, "routes", nil, "a")})
@@ -302,7 +301,7 @@ func TestNACK_RejectedRoutesKeepTheirClusters(t *testing.T) {
 	s.ack(resource.Cluster)
 	s.expect("route +routes")
 	s.nack(resource.RouteConfiguration, "missing ): a(b")
-	s.expect("route +routes") // the rejected route now answers 500
+	s.expect("route +routes") // the rejected route answers 500
 	s.nack(resource.RouteConfiguration, "missing ): a(b")
 	s.advance(time.Hour)
 	s.expect()
@@ -312,8 +311,7 @@ func TestNACK_RejectedRoutesKeepTheirClusters(t *testing.T) {
 	s.expect("cluster -a")
 }
 
-// A proxy may have applied a good version from a response that it rejected because of another
-// cluster.
+// A proxy may apply a good cluster from a response that it rejects.
 func TestNACK_ClusterThatReturnsToItsRejectedVersionIsRemovedInTheEnd(t *testing.T) {
 	s := begin(t, publish.Config{})
 	s.commit([]*resource.Resource{xdstest.Cluster(t, "b", 0)})
@@ -385,7 +383,6 @@ func TestADS_UnknownNameIsAnsweredAtOnce(t *testing.T) {
 	s.expect("secret -nothing", "endpoints +nothing", "route +nothing")
 }
 
-// No sequence of requests breaks the state machine.
 func FuzzStream_NoRequestBreaksIt(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9})
 	f.Fuzz(func(t *testing.T, script []byte) {

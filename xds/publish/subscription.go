@@ -8,8 +8,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// The slot must be acquired. The parameter `has` is set if the proxy resumed with a version of the
-// resource.
+// slot must be acquired. has is set if the proxy resumed with a version of the resource.
 func (s *Stream) subscribe(slot *cache.Slot, has bool, now time.Time) {
 	if s.subscribed.has(slot.ID) {
 		s.cursor.Release(slot)

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// Type is a type of resources. The served types are in make-before-break order.
+// Type is an xDS resource type. The constants are in make-before-break order.
 type Type uint8
 
 const (
@@ -28,11 +28,11 @@ const (
 	numTypes
 )
 
-// VirtualHost is the type of references to hops. It is not served: a hop is a virtual host in the
-// route configuration of an internal listener.
+// VirtualHost is the type of references to virtual hosts behind internal listeners. It is not an
+// xDS type: such a virtual host is a part of a route configuration.
 const VirtualHost = numTypes
 
-// Types lists every served type, in order.
+// Types lists every xDS type, in make-before-break order.
 func Types() []Type { return []Type{Secret, Cluster, Endpoints, Listener, RouteConfiguration} }
 
 var typeURLs = [numTypes]string{
@@ -43,10 +43,8 @@ var typeURLs = [numTypes]string{
 	RouteConfiguration: resourcev3.RouteType,
 }
 
-// URL returns the type URL.
 func (t Type) URL() string { return typeURLs[t] }
 
-// String returns the short name of the type.
 func (t Type) String() string {
 	return [numTypes + 1]string{"secret", "cluster", "endpoints", "listener", "route", "virtual host"}[t]
 }
@@ -65,49 +63,44 @@ type Ref struct {
 
 func (r Ref) String() string { return r.Type.String() + " " + r.Name }
 
-// Compare orders by type, then name.
 func (r Ref) Compare(o Ref) int {
 	return cmp.Or(cmp.Compare(r.Type, o.Type), strings.Compare(r.Name, o.Name))
 }
 
 // Part is an immutable piece of an encoded message, with its references and owners.
 type Part struct {
-	// Concatenated bodies of parts encode the whole message.
+	// Body is a piece of the encoded message. All bodies, concatenated, are the message.
 	Body []byte
-	// Refs lists, sorted and distinct, the resources that the part names, also in per-filter
-	// configuration.
+	// Refs lists the referenced resources, also in per-filter configuration; sorted and distinct.
 	Refs []Ref
-	// Owners are sorted and distinct.
+	// Owners are the source objects of the part, sorted and distinct.
 	Owners []report.Ref
 }
 
-// NewPart creates a part from encoded bytes. It takes ownership of refs and owners, which need not
-// be sorted or distinct.
+// NewPart takes ownership of refs and owners, which need not be sorted or distinct.
 func NewPart(body []byte, refs []Ref, owners []report.Ref) *Part {
 	slices.SortFunc(refs, Ref.Compare)
 	slices.SortFunc(owners, report.Ref.Compare)
 	return &Part{Body: body, Refs: slices.Compact(refs), Owners: slices.Compact(owners)}
 }
 
-// Equal reports whether two parts have the same body, references and owners.
 func (p *Part) Equal(o *Part) bool {
 	return p == o || bytes.Equal(p.Body, o.Body) && slices.Equal(p.Refs, o.Refs) && slices.Equal(p.Owners, o.Owners)
 }
 
-// Resource is one encoded, immutable resource.
+// Resource is an encoded, immutable resource.
 type Resource struct {
 	Ref
-	// Version is the hash of Body. It is equal on every replica and after a restart.
+	// Version is the hash of Body, equal on every replica and after a restart.
 	Version string
-	// Parts make up the message. Most resources have one part.
-	Parts []*Part
-	// Refs are the resources that the Resource names: sorted, distinct.
+	Parts   []*Part
+	// Refs are sorted and distinct.
 	Refs []Ref
 	// Size is the length of Body in bytes.
 	Size int
 }
 
-// New encodes msg deterministically; nested Any values must be encoded in the same way.
+// New encodes msg deterministically. The caller must do the same with nested Any values.
 func New(t Type, name string, msg proto.Message, refs []Ref, owners []report.Ref) (*Resource, error) {
 	body, err := Marshal(msg)
 	if err != nil {
@@ -116,12 +109,12 @@ func New(t Type, name string, msg proto.Message, refs []Ref, owners []report.Ref
 	return FromParts(t, name, NewPart(body, refs, owners)), nil
 }
 
-// FromParts creates a resource from encoded parts, at least one.
+// FromParts creates a resource from at least one encoded part.
 func FromParts(t Type, name string, parts ...*Part) *Resource {
 	r := &Resource{Ref: Ref{Type: t, Name: name}, Parts: parts, Refs: parts[0].Refs}
 	hash := xxhash.New()
 	for _, p := range parts {
-		_, _ = hash.Write(p.Body) // it never fails
+		_, _ = hash.Write(p.Body) // Write never returns an error
 		r.Size += len(p.Body)
 	}
 	r.Version = strconv.FormatUint(hash.Sum64(), 36)
@@ -141,8 +134,7 @@ func refsOf(parts []*Part) []Ref {
 	return slices.SortedFunc(maps.Keys(seen), Ref.Compare)
 }
 
-// Body returns the encoding of the proto message, without the Any around it. If there are several
-// parts, each call concatenates them.
+// Body returns the encoded message, without an Any. With several parts, each call allocates.
 func (r *Resource) Body() []byte {
 	if len(r.Parts) == 1 {
 		return r.Parts[0].Body
@@ -154,9 +146,9 @@ func (r *Resource) Body() []byte {
 	return body
 }
 
-// Owners returns the objects from which the resource was made. A NACK is reported on them. The NACK
-// of a single route is reported only on owners whose KIND/NAMESPACE/NAME/ is a prefix of the
-// route's name. The caller must not modify the result.
+// Owners returns the source objects of the resource. A NACK is reported on them. The NACK of one
+// route is reported only on owners whose KIND/NAMESPACE/NAME/ is a prefix of its name. The result
+// must not be modified.
 func (r *Resource) Owners() []report.Ref {
 	if len(r.Parts) == 1 {
 		return r.Parts[0].Owners
@@ -169,7 +161,6 @@ func (r *Resource) Owners() []report.Ref {
 	return slices.Compact(owners)
 }
 
-// Equal reports whether two resources are equal, including their division into parts.
 func (r *Resource) Equal(o *Resource) bool {
 	return r == o || r != nil && o != nil && r.Ref == o.Ref && r.Version == o.Version &&
 		slices.EqualFunc(r.Parts, o.Parts, (*Part).Equal)

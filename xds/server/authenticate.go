@@ -15,20 +15,19 @@ import (
 	"github.com/penstock-project/penstock/xds/bootstrap"
 )
 
-// Authenticate verifies the credential of a call by TLS and metadata only. An error denies the
-// call.
+// Authenticate verifies the credential of a call by TLS and metadata. An error denies the call.
 type Authenticate func(ctx context.Context) (Proxy, error)
 
 // Proxy is an authenticated client.
 type Proxy interface {
 	// Gateway returns the gateway that a node may read. An error denies the connection.
 	Gateway(node *corev3.Node) (string, error)
-	// If the proxy may no longer read a gateway, Permitted returns an error, and the stream ends.
-	// Permitted is called after Server.Recheck, and at the time `next` unless that time is zero.
+	// Permitted returns an error once the proxy may no longer read the gateway. The Server calls it
+	// in Recheck, and at the time `next`, if not zero.
 	Permitted(gateway string) (next time.Time, err error)
 }
 
-// TrustNode takes the gateway from node.cluster and requires no credential. It is for loopback and
+// TrustNode requires no credential, and takes the gateway from node.cluster. It is for loopback and
 // Unix sockets only.
 func TrustNode(context.Context) (Proxy, error) { return trusted{}, nil }
 
@@ -50,7 +49,7 @@ func (s *Server) authenticate(ctx context.Context, w wire) (p Proxy, gateway str
 	if p, err = s.config.Authenticate(verifying); err != nil {
 		return nil, "", first, s.denied(ctx, nil, err)
 	}
-	if _, trusting := p.(trusted); !trusting { // a trusted client is known only after its first message
+	if _, trusting := p.(trusted); !trusting { // a trusted client is admitted after its first message
 		admission.Admit(ctx)
 	}
 	if first, err = s.first(ctx, w); err != nil {
@@ -84,7 +83,7 @@ func (s *Server) first(ctx context.Context, w wire) (request, error) {
 		err error
 	}
 	received := make(chan result, 1)
-	go func() { // ends when the stream ends
+	go func() {
 		defer func() {
 			if v := recover(); v != nil {
 				s.config.OnPanic(peerAddress(ctx), v, debug.Stack())

@@ -47,8 +47,7 @@ func as(p proxy) server.Authenticate {
 	return func(context.Context) (server.Proxy, error) { return p, nil }
 }
 
-// send opens a stream and sends a first message with names of size bytes. It returns the stream's
-// error.
+// send opens a stream and sends a message of size bytes. It returns the stream's error.
 func send(t *testing.T, c *xdstest.Control, size int, options ...grpc.CallOption) error {
 	t.Helper()
 	options = append(options, grpc.MaxCallSendMsgSize(64<<20))
@@ -70,7 +69,6 @@ func TestAuthenticate_NoMessageIsReadWithoutCredential(t *testing.T) {
 		server.Config{Authenticate: func(context.Context) (server.Proxy, error) {
 			return nil, errors.New("no credential")
 		}})
-	// If the server read a message of this size, the stream would end with another status.
 	if err := send(t, c, 32<<20); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("got %v, want PermissionDenied before the message is read", err)
 	}
@@ -175,7 +173,6 @@ func TestADS_LogTextIsBounded(t *testing.T) {
 	}
 }
 
-// The stream of a missing Gateway ends when its proxy's permission ends.
 func TestADS_StreamOfUnknownGatewayEndsWithItsPermission(t *testing.T) {
 	var ended atomic.Bool
 	c := xdstest.Serve(t, server.Config{Authenticate: as(proxy{

@@ -12,8 +12,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest"
 )
 
-// client is a minimal delta client. It subscribes to the endpoints of cluster-0, and ACKs. Many
-// clients share a connection.
+// client is a delta client that subscribes to the endpoints of cluster-0, and ACKs.
 type client struct {
 	t      testing.TB
 	stream grpc.BidiStreamingClient[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]
@@ -36,7 +35,6 @@ func connect(t testing.TB, conn *grpc.ClientConn, node string) *client {
 	return out
 }
 
-// subscribe connects a client to any gateway. It does not read the first response.
 func subscribe(t testing.TB, conn *grpc.ClientConn, gateway, node string) *client {
 	t.Helper()
 	s, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(t.Context())

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/xds/publish"
 )
 
-// codec is the protobuf codec, except that a *message is already encoded and a *deltaRequest stays
-// encoded.
+// codec is the protobuf codec, but a *message is already encoded and a *deltaRequest decodes
+// itself.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }

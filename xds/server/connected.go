@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/xds/admission"
 )
 
-// Connected returns the number of streams of a gateway, or of all gateways if it is "".
+// Connected returns the number of streams of a gateway, or of all gateways if "".
 func (s *Server) Connected(gateway string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,14 +59,14 @@ func (s *Server) streams() []*stream {
 	return out
 }
 
-// mu is held, so that the last call of Config.Count has the latest number.
+// The caller holds s.mu, so that the last call of Config.Count has the latest number.
 func (s *Server) count(name string, g *gateway) {
 	if s.config.Count != nil {
 		s.config.Count(name, len(g.streams))
 	}
 }
 
-// Recheck ends the streams whose proxies may no longer read their gateway.
+// Recheck ends streams whose proxies may no longer read their gateway.
 func (s *Server) Recheck() {
 	for _, st := range s.streams() {
 		st.recheck()
@@ -102,7 +102,7 @@ func (s *Server) logDenied(peer string, node *corev3.Node, reason error) {
 		reason)
 }
 
-// The address has no port, because with it each retry would add a line to the log.
+// Without the port, each retry logs the same line.
 func peerAddress(ctx context.Context) string {
 	p, ok := peer.FromContext(ctx)
 	if !ok || p.Addr == nil {

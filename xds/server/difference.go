@@ -10,22 +10,21 @@ import (
 type Difference struct {
 	Type     string    `json:"type"`
 	Name     string    `json:"name"`
-	Served   string    `json:"served,omitempty"`   // the desired version
-	Accepted string    `json:"accepted,omitempty"` // the last acknowledged version
+	Served   string    `json:"served,omitempty"`
+	Accepted string    `json:"accepted,omitempty"`
 	State    string    `json:"state"`
 	Detail   string    `json:"detail,omitempty"`
 	Since    time.Time `json:"since,omitzero"`
 }
 
-// ProxyDifferences lists the differences of one proxy.
 type ProxyDifferences struct {
 	Node        string       `json:"node"`
 	Gateway     string       `json:"gateway"`
 	Differences []Difference `json:"differences"`
 }
 
-// Differences compares the served and the accepted resources of each connected proxy with a node
-// ID. A reconnecting proxy may be listed twice.
+// Differences lists the differences of each connected proxy with a node ID. A reconnecting proxy
+// may be listed twice.
 func (s *Server) Differences(node string) []ProxyDifferences {
 	var out []ProxyDifferences
 	for _, st := range s.streams() {

@@ -2,8 +2,8 @@
 // xds/publish and encodes its responses. cmd/penstock registers the server on a gRPC server made
 // with Options.
 //
-// Each stream has two goroutines: gRPC's handler, which decides and sends, and one that receives.
-// Only the handler waits for the proxy to read.
+// Each stream has two goroutines: one receives; the gRPC handler decides and sends, and blocks
+// while the proxy does not read.
 //
 // Invariants: no message is read before Config.Authenticate has verified the client's credential,
 // and all input of a client is bounded (limits.go). A proxy reads only the gateway that
@@ -11,9 +11,9 @@
 //
 // # Profiling results
 //
-// A fan-out mostly costs scheduling goroutines: bytes are shared, cursors are notified outside the
-// log's lock, and a stream selects from three channels. A reconnection storm mostly costs decoding
-// initial_resource_versions, so names are read in place.
+// A change for many proxies mostly costs scheduling goroutines. So bytes are shared, cursors are
+// notified outside the log's lock, and a stream selects from three channels. Many reconnects mostly
+// cost decoding initial_resource_versions, so names are read in place.
 //
 // Tests: go test ./xds/server; with whole proxies: go test ./xds/xdstest/...
 package server

@@ -59,7 +59,7 @@ func bulky(t testing.TB, version int) *resource.Resource {
 func TestADS_ProxyThatDoesNotReadGetsTheNewestVersion(t *testing.T) {
 	c := xdstest.Serve(t, server.Config{})
 	c.Commit([]*resource.Resource{bulky(t, 0)})
-	// The first response fills this proxy's flow control window, so the server's sends block.
+	// The first response fills the flow control window, so the server's sends block.
 	slow := subscribe(t, dial(t, c, grpc.WithInitialWindowSize(64<<10), grpc.WithInitialConnWindowSize(64<<10)),
 		xdstest.Gateway, "slow")
 	good := connect(t, dial(t, c), "good")
@@ -129,7 +129,6 @@ func TestNACK_WithholdsFromRejectingProxyOnly(t *testing.T) {
 		t.Error("the other proxy is reported to reject it too")
 	}
 
-	// Both proxies get the next version, which ends the rejection.
 	valid := xdstest.Endpoints(t, "cluster-0", 3)
 	c.Commit([]*resource.Resource{valid})
 	for _, p := range []*client{picky, other} {

@@ -14,7 +14,7 @@ type gateway struct {
 	waits   map[*wait]struct{}
 }
 
-// mu is held.
+// The caller holds s.mu.
 func (s *Server) gateway(name string) *gateway {
 	g := s.gateways[name]
 	if g == nil {
@@ -72,15 +72,14 @@ type ProxyStatus struct {
 	Node      string    `json:"node"`
 	Gateway   string    `json:"gateway"`
 	Profile   string    `json:"profile,omitempty"`
-	Version   string    `json:"version,omitempty"` // Envoy's version
+	Version   string    `json:"version,omitempty"`
 	Connected time.Time `json:"connected"`
-	InSync    bool      `json:"inSync"` // the proxy has all desired resources
-	// Waiting is set while there is no configuration for the gateway.
+	InSync    bool      `json:"inSync"`
+	// Waiting is set while the gateway has no configuration.
 	Waiting bool         `json:"waiting,omitempty"`
 	Types   []TypeStatus `json:"types"`
 }
 
-// TypeStatus describes one type of a proxy's resources.
 type TypeStatus struct {
 	Type string `json:"type"`
 	publish.Summary

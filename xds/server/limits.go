@@ -10,33 +10,29 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
-// gRPC reads the length of a message first, and the message only when a handler reads it. Until
-// then a stream holds at most its window.
+// Until a handler reads, gRPC buffers at most the flow control window of a stream.
 const (
-	// window bounds what a stream may send before its credential is verified. A fixed window also
-	// keeps gRPC from enlarging it.
+	// window is the flow control window, in bytes. gRPC does not enlarge a fixed window.
 	window = 64 << 10
-	// maxMessage bounds a message before and after decompression. A reconnecting proxy names all
-	// its resources.
+	// maxMessage bounds a message in bytes, before and after decompression. A reconnecting proxy
+	// names all its resources.
 	maxMessage    = 16 << 20
 	maxHeaders    = 32 << 10
 	maxStreams    = 16
 	verifyTimeout = 5 * time.Second
-	// When thousands of proxies reconnect at once, their handshakes are slow, and a short timeout
-	// would start them again.
+	// Thousands of simultaneous handshakes are slow, and a shorter timeout would restart them.
 	handshakeTimeout = 20 * time.Second
-	// maxName bounds a node's ID, cluster and profile. NAMESPACE/NAME in Kubernetes has at most 317
-	// characters.
+	// maxName bounds a node's ID, cluster and profile, in bytes. A Kubernetes NAMESPACE/NAME has at
+	// most 317.
 	maxName   = 1 << 10
 	maxDetail = 4 << 10
 )
 
-// Options returns the options of a gRPC server for Server.Register. Other services may share the
-// server.
+// Options returns the options for the gRPC server of Server.Register.
 func Options() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
-		// The bootstrap makes Envoy ping every 10 s, which gRPC rejects by default.
+		// Envoy pings every 10 s, which gRPC rejects by default.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: 5 * time.Second, PermitWithoutStream: true,
 		}),
@@ -58,12 +54,12 @@ func checkNames(r request) error {
 	return nil
 }
 
-// trim drops the list of all extensions, which Envoy also sends.
+// trim drops large fields, such as the list of extensions.
 func trim(n *corev3.Node) *corev3.Node {
 	return &corev3.Node{Id: n.GetId(), Cluster: n.GetCluster(), UserAgentVersionType: n.GetUserAgentVersionType()}
 }
 
-// clip copies a text, to release the message around it.
+// clip copies the text, to free the message around it.
 func clip(text string, size int) string {
 	if len(text) <= size {
 		return strings.Clone(text)

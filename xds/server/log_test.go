@@ -53,7 +53,7 @@ func (l *lines) warnings(t *testing.T) (out []map[string]any) {
 	return out
 }
 
-// logged serves cluster-0 and runs do. It returns the only warning in the log.
+// logged runs do and returns the only warning in the log.
 func logged(t *testing.T, authenticate server.Authenticate, do func(*xdstest.Control)) map[string]any {
 	t.Helper()
 	log := &lines{}

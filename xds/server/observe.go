@@ -82,11 +82,11 @@ func (m *metrics) sent(r *publish.Response, size int) {
 }
 
 type sending struct {
-	committed time.Time // zero: before the proxy connected
+	committed time.Time // zero if the change preceded the connection
 	span      trace.Span
 }
 
-// mu is held.
+// The caller holds st.mu.
 func (st *stream) begin(r *publish.Response) {
 	var snd sending
 	var links []trace.Link
@@ -105,8 +105,7 @@ func (st *stream) begin(r *publish.Response) {
 		return
 	}
 	if len(links) > 0 {
-		// The first change is the parent span, so that its trace leads from the file to the proxy.
-		// Other changes are links.
+		// The first change is the parent span, and other changes are links.
 		ctx := trace.ContextWithRemoteSpanContext(context.Background(), links[0].SpanContext)
 		_, snd.span = st.server.tracer.Start(ctx, "publish", trace.WithTimestamp(snd.committed),
 			trace.WithLinks(links[1:]...),
@@ -129,7 +128,7 @@ func linked(links []trace.Link, c trace.SpanContext) bool {
 	return false
 }
 
-// mu is held.
+// The caller holds st.mu.
 func (st *stream) finish(t resource.Type, r request, now time.Time) {
 	snd, ok := st.sent[r.nonce]
 	delete(st.sent, r.nonce)

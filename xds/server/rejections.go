@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-project/penstock/xds/publish"
 )
 
-// A report is valid until the proxy has reconnected and reported again, or was disconnected for
-// Config.Absence.
+// rejections has each proxy's last report. A report is valid until the proxy reports again, or was
+// disconnected for Config.Absence.
 type rejections struct {
 	mu        sync.Mutex
 	reporters map[proxyName]reporter
@@ -17,7 +17,7 @@ type rejections struct {
 
 type proxyName struct{ gateway, node string }
 
-// Two streams of a proxy may overlap. The field `stream` is the one with the valid report.
+// stream is the stream that reported last: two streams of a proxy may overlap.
 type reporter struct {
 	stream *stream
 	list   []publish.Rejection
@@ -47,7 +47,7 @@ func (r *rejections) expireAt(st *stream, until time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.reporters[st.name()].stream != st {
-		return // the stream has no report, or a later stream has reported
+		return
 	}
 	r.reporters[st.name()] = reporter{until: until, list: r.reporters[st.name()].list}
 	select {
@@ -72,8 +72,8 @@ func (r *rejections) due(now time.Time) (expired []proxyName, next time.Time) {
 	return expired, next
 }
 
-// If a proxy has reconnected, its streams report again. The result is the time of the next call, or
-// zero.
+// expire clears expired reports, or lets the streams of a reconnected proxy report again. It
+// returns when to call it again, or zero.
 func (s *Server) expire() time.Time {
 	expired, next := s.rejections.due(s.config.Now())
 	for _, p := range expired {

@@ -13,15 +13,14 @@ import (
 
 const nackReason = "Invalid"
 
-// mu is held.
+// The caller holds st.mu.
 func (st *stream) reportChanged() {
 	if st.machine.RejectionsSeq() != st.reported || len(st.undecided()) != len(st.inherited) {
 		st.report()
 	}
 }
 
-// undecided returns an earlier stream's rejections of resources that the proxy has neither ACKed
-// nor NACKed on this stream.
+// undecided returns an earlier stream's rejections that the proxy has not decided on this stream.
 func (st *stream) undecided() (out []publish.Rejection) {
 	for _, r := range st.inherited {
 		if st.machine.Undecided(r.Ref) {
@@ -33,7 +32,7 @@ func (st *stream) undecided() (out []publish.Rejection) {
 
 func (st *stream) name() proxyName { return proxyName{st.gateway, st.node.GetId()} }
 
-// Reports must not call the Server, because mu is held.
+// The caller holds st.mu, so Config.Reports must not call the Server.
 func (st *stream) report() {
 	st.reported = st.machine.RejectionsSeq()
 	rejections := st.machine.Rejections()
@@ -79,8 +78,7 @@ func reportsOf(rejections []publish.Rejection) []report.Report {
 			}
 			problem, fix := fmt.Sprintf("Envoy rejects %s: %s", what, strings.TrimSpace(r.Message)), ""
 			if strings.Contains(r.Message, "Address already in use") {
-				// The configuration is valid: the listener is sent again, and Envoy accepts it once
-				// the port is free.
+				// Envoy accepts the resent listener once the port is free.
 				instead, fix = "it is sent again", "free the port, or choose another one"
 			}
 			messages = append(messages, problem)

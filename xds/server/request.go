@@ -14,10 +14,10 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// deltaRequest stays encoded: for a thousand reconnecting proxies, maps and strings of names would
-// be most of the cost.
+// deltaRequest keeps names encoded: maps and strings of names would be most of the cost of a
+// thousand reconnects.
 type deltaRequest struct {
-	text    string // validated; names are substrings of it
+	text    string // validated message; names are substrings of it
 	node    *corev3.Node
 	url     string
 	nonce   string

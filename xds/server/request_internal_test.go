@@ -36,7 +36,7 @@ func FuzzDeltaRequest_EqualsGenerated(f *testing.F) {
 	f.Add(protowire.AppendVarint(protowire.AppendTag(nil, requestInitial, protowire.VarintType), 1<<63), 1)
 	f.Add(protowire.AppendFixed32(protowire.AppendTag(nil, requestTypeURL, protowire.Fixed32Type), 5), 1)
 	f.Add(protowire.AppendFixed64(protowire.AppendTag(nil, 100, protowire.Fixed64Type), 5), 1)
-	f.Add([]byte{0xb0, 0xb0, 0xb0, 0xb0, 0x30, 0x30}, 1) // this field number is too large
+	f.Add([]byte{0xb0, 0xb0, 0xb0, 0xb0, 0x30, 0x30}, 1) // the field number is too large
 	f.Fuzz(func(t *testing.T, b []byte, cut int) {
 		cut = max(0, min(cut, len(b)))
 		want, got := &discoveryv3.DeltaDiscoveryRequest{}, &deltaRequest{}
@@ -77,8 +77,7 @@ func FuzzDeltaRequest_EqualsGenerated(f *testing.F) {
 	})
 }
 
-// ignored reports whether a message has fields that deltaRequest does not decode: groups and
-// locators.
+// ignored reports whether b has fields that deltaRequest ignores: groups and locators.
 func ignored(b []byte) bool {
 	for len(b) > 0 {
 		number, kind, n := protowire.ConsumeTag(b)

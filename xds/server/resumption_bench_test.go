@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// BenchmarkResumption measures one proxy that reconnects with 1,000 unchanged assignments, from the
-// received message to the decision to send nothing. "generated" uses the generated message instead.
+// BenchmarkResumption measures a reconnect with 1,000 unchanged assignments, from the received
+// message to the decision to send nothing. "generated" uses the generated message.
 func BenchmarkResumption(b *testing.B) {
 	const gateway = "default/gw"
 	c := cache.New(cache.Config{})
@@ -75,8 +75,7 @@ func BenchmarkResumption(b *testing.B) {
 	})
 }
 
-// BenchmarkSend measures what one stream adds to a change, without gRPC: pulling, encoding and
-// counting the change of one assignment, and handling its ACK.
+// BenchmarkSend measures the cost of a change for one stream, without gRPC.
 func BenchmarkSend(b *testing.B) {
 	const gateway, name = "default/gw", "service/default/backend-1/80"
 	c := cache.New(cache.Config{})

@@ -19,9 +19,9 @@ import (
 	"github.com/penstock-project/penstock/xds/publish"
 )
 
-// Reports receives the rejections of proxies, by owner of the resources.
+// Reports receives the rejections of proxies, by owner.
 type Reports interface {
-	// Rejected replaces the rejections of one proxy: one report for each owner, sorted, or none.
+	// Rejected replaces one proxy's rejections: one report for each owner, sorted, or none.
 	Rejected(gateway, node string, reports []report.Report)
 }
 
@@ -36,18 +36,17 @@ type Config struct {
 	Log     *slog.Logger
 	Metrics prometheus.Registerer
 	Tracing trace.TracerProvider
-	// Count is called with a gateway's number of streams whenever that number changes. It must not
-	// call the Server.
+	// Count is called with a gateway's new number of streams. It must not call the Server.
 	Count func(gateway string, streams int)
-	// FirstMessage limits the wait for the first message of an authenticated proxy. Default: 1 min,
-	// because a thousand proxies may reconnect to a busy process at once.
+	// FirstMessage limits the wait for an authenticated proxy's first message. Default: 1 min,
+	// because a thousand proxies may reconnect at once.
 	FirstMessage time.Duration
-	// The server sets Publish.StateOfTheWorld for each stream.
+	// The Server sets Publish.StateOfTheWorld.
 	Publish publish.Config
 	// Absence is how long the rejections of a disconnected proxy stay reported. Default: 1 min.
 	Absence time.Duration
-	// OnPanic is called when the goroutine that receives a proxy's messages has panicked. The
-	// stream then ends.
+	// OnPanic is called when the goroutine that receives a proxy's messages panics. The stream then
+	// ends.
 	OnPanic func(proxy string, value any, stack []byte)
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
@@ -66,7 +65,7 @@ type Server struct {
 	stopped  bool
 }
 
-// New returns an unregistered server. It fails if one of its metrics is registered already.
+// New returns an unregistered server. It fails if one of its metrics is registered.
 func New(c Config) (*Server, error) {
 	c.FirstMessage = cmp.Or(c.FirstMessage, time.Minute)
 	if c.Authenticate == nil {
@@ -97,14 +96,13 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
-// Register adds the service to a gRPC server made with Options.
+// Register adds the service to a gRPC server with Options.
 func (s *Server) Register(g grpc.ServiceRegistrar) {
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, s)
 }
 
-// Run ends all streams when the context ends, because a graceful stop of the gRPC server would wait
-// for them forever. Until then it clears the rejections of proxies that do not reconnect. It may be
-// called once.
+// Run clears expired rejections. When ctx ends, it ends all streams, because a graceful stop of the
+// gRPC server would wait for them. It may be called once.
 func (s *Server) Run(ctx context.Context) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()

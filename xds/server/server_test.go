@@ -56,7 +56,6 @@ func TestResumption_SendsOnlyChanges(t *testing.T) {
 	for _, r := range list {
 		f.WaitHas(r)
 	}
-	// Another replica has the same content, but no state of this proxy.
 	other := xdstest.Serve(t, server.Config{})
 	other.Commit(list)
 	before := len(f.Received())
@@ -384,8 +383,7 @@ func TestNACK_ConditionDoesNotFlapOnReconnect(t *testing.T) {
 	poll.Until(t, "the report is cleared", last(""))
 }
 
-// A reconnecting proxy requests its secrets last. Its rejections stay reported until it has
-// answered.
+// A reconnecting proxy requests its secrets last.
 func TestNACK_ReportOfASecretDoesNotFlapOnReconnect(t *testing.T) {
 	b := &board{}
 	c := xdstest.Serve(t, server.Config{Reports: b})

@@ -34,7 +34,7 @@ type stream struct {
 	closed    bool
 	inherited []publish.Rejection
 	reported  uint64
-	sent      map[string]sending // responses in flight, by nonce, to measure their delay
+	sent      map[string]sending // responses in flight, by nonce
 	waits     []target
 	checkAt   time.Time
 }
@@ -56,11 +56,11 @@ func (s *Server) serve(ctx context.Context, w wire) error {
 	st.machine = publish.New(st.cursor, c)
 	s.add(st)
 	defer s.remove(st)
-	st.recheck() // Recheck misses a stream that is not added yet
+	st.recheck() // Server.Recheck misses a stream that is not added yet
 	if err := st.ready(ctx); err != nil {
 		return ended(err)
 	}
-	// A proxy is served as if it connected now: earlier changes are not sent separately.
+	// The proxy gets current resources, not earlier changes.
 	st.cursor.Skip()
 	return st.run(ctx, first)
 }
@@ -93,8 +93,8 @@ func (st *stream) waiting() bool {
 
 var errStopped = status.Error(codes.Unavailable, "the control plane is stopping")
 
-// run selects from few channels and shares none with another stream, because the main cost of a
-// change for a thousand streams is the scheduling of their goroutines.
+// run selects from few channels and shares none with other streams, because scheduling goroutines
+// is the main cost of a change for a thousand streams.
 func (st *stream) run(ctx context.Context, first request) error {
 	st.handle(first)
 	go st.receive()

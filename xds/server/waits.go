@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// ErrRejected is the error of WaitAcked if a proxy rejects the awaited version.
+// ErrRejected is the error of WaitAcked after a NACK.
 var ErrRejected = errors.New("rejected by a proxy")
 
 type wait struct {
@@ -29,14 +29,13 @@ type wait struct {
 type target struct {
 	wait *wait
 	slot *cache.Slot
-	// after is a position in the log. A proxy that has accepted a later version will never accept
-	// the awaited version.
+	// after is a log position. An accepted version after it counts, too.
 	after uint64
 }
 
-// WaitAcked returns when every connected proxy of a gateway has accepted a version of a resource,
-// or a later version. If no proxy is connected, it waits for the first one. An empty version means
-// the current version. It fails with ErrRejected if a proxy rejects the version.
+// WaitAcked waits until every connected proxy of a gateway, at least one, has accepted a version or
+// a later version. An empty version means the current version. The error is ErrRejected if a proxy
+// rejects the version.
 func (s *Server) WaitAcked(ctx context.Context, gateway string, ref resource.Ref, version string) error {
 	if version == "" {
 		version, _ = s.config.Cache.Current(gateway, ref)
@@ -100,7 +99,7 @@ func (st *stream) await(w *wait) {
 	st.checkWaits()
 }
 
-// mu is held.
+// The caller holds st.mu.
 func (st *stream) checkWaits() {
 	st.waits = slices.DeleteFunc(st.waits, func(tgt target) bool {
 		e := st.machine.Accepted(tgt.slot)

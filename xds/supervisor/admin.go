@@ -9,8 +9,7 @@ import (
 	"net/http"
 )
 
-// The admin interface can end Envoy. It is a Unix socket, because every user of the machine could
-// connect to a TCP port.
+// adminClient uses a Unix socket, because on a TCP port every user of the machine could end Envoy.
 type adminClient struct {
 	socket string
 	http   *http.Client
@@ -31,8 +30,7 @@ func (a *adminClient) bootstrap() string {
 	return fmt.Sprintf("admin: {address: {pipe: {path: %s, mode: 384}}}", path) // 384 = 0600
 }
 
-// Admin calls Envoy's admin interface and returns the body of the response. It fails if the status
-// is not 200, with an error that quotes the body.
+// Admin calls Envoy's admin interface. If the status is not 200, the error quotes the body.
 func (e *Envoy) Admin(ctx context.Context, method, path string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://envoy"+path, nil)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// After openTimeout an acknowledged address is announced anyway: if another process has the port, a
-// finding reports that.
+// openTimeout bounds the wait for an acknowledged address, which is then announced anyway. A
+// finding reports if another process has the port.
 const openTimeout = 5 * time.Second
 
 func (s *Supervisor) announce(ctx context.Context, gateway string) {

@@ -15,23 +15,23 @@ type child struct {
 	ended  chan struct{}
 	reason string
 	log    *logWriter
-	stderr *os.File // the pipe's end that log reads
+	stderr *os.File // read end of Envoy's stderr
 	read   chan struct{}
 }
 
 func (e *Envoy) args() []string {
 	return append([]string{
 		"--config-path", e.config,
-		"--config-yaml", e.admin.bootstrap(), // merged over the bootstrap file
+		"--config-yaml", e.admin.bootstrap(),
 		"--log-level", e.cfg.LogLevel,
 		"--log-format", logFormat,
 		"--log-format-escaped",
 	}, e.cfg.Args...)
 }
 
-// Envoy gets a separate process group: an interrupt at the terminal then reaches only the parent
-// process, which drains Envoy.
-// thread may be nil: then the kernel ends Envoy with the thread of the caller.
+// start runs Envoy in its own process group, so that an interrupt at the terminal reaches only the
+// parent, which drains Envoy. The kernel kills Envoy when the thread that started it ends. If
+// thread is nil, this is the caller's thread.
 func (e *Envoy) start(thread *Thread) (*child, error) {
 	cmd := exec.Command(e.cfg.Envoy, e.args()...)
 	cmd.SysProcAttr = ProcessAttributes(syscall.SIGKILL)
@@ -52,7 +52,6 @@ func (e *Envoy) start(thread *Thread) (*child, error) {
 	return e.follow(cmd.Process, stderr, time.Time{}), nil
 }
 
-// follow reads the log of a process, which is a child of this one, and waits for its end.
 func (e *Envoy) follow(process *os.Process, stderr *os.File, adopted time.Time) *child {
 	c := &child{pid: process.Pid, log: &logWriter{log: e.log, adopted: adopted}, stderr: stderr,
 		ended: make(chan struct{}), read: make(chan struct{})}
@@ -63,7 +62,7 @@ func (e *Envoy) follow(process *os.Process, stderr *os.File, adopted time.Time) 
 	go func() {
 		defer close(c.ended)
 		state, err := process.Wait()
-		// A grandchild that keeps the pipe open must not block the end.
+		// A grandchild may keep the pipe open.
 		_ = stderr.SetReadDeadline(time.Now().Add(time.Second))
 		<-c.read
 		_ = stderr.Close()

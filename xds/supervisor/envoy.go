@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	// The pause before a restart doubles after each process that has run for less than lastDelay.
+	// The pause before a restart doubles after a process that ran for less than lastDelay.
 	firstDelay = 100 * time.Millisecond
 	lastDelay  = 10 * time.Second
 
-	// reportFrom is the pause above which restarts are reported: from the fourth one in a row.
+	// reportFrom is the pause above which a restart is reported.
 	reportFrom = 500 * time.Millisecond
 	runsAfter  = time.Second
 
@@ -28,43 +28,42 @@ const (
 
 	termGrace = 5 * time.Second
 
-	// The limit is macOS's: 104 with the final zero.
+	// macOS's limit is 104 bytes with the final zero.
 	longestSocket = 103
 )
 
 // EnvoyConfig configures an Envoy.
 type EnvoyConfig struct {
-	Envoy     string // path of the binary, as Find returns it
+	Envoy     string // path of the binary
 	Gateway   string // for logs only
 	Bootstrap []byte // YAML or JSON; its admin section is replaced
-	// Dir is the folder of this Envoy for the bootstrap and the admin socket. Its path must be
-	// short.
+	// Dir is the folder for the bootstrap and the admin socket. Its path must be short
+	// (longestSocket).
 	Dir string
 
-	// Args are for settings that a bootstrap lacks (bootstrap.Config.Args).
+	// Args are additional arguments (bootstrap.Config.Args).
 	Args []string
 
-	// Grace is how long Run waits for requests in flight once its context has ended. Default: 30
-	// seconds. The wait also ends when Now closes.
+	// Grace is how long Run waits for requests in flight after its context ends. Default: 30 s. The
+	// wait also ends when Now closes.
 	Grace time.Duration
 
 	Now <-chan struct{}
 
-	// Report is called with the reason when no process serves, and with "" once a process runs.
-	// Optional.
+	// Report is called with the reason when no process serves, and with "" once one runs. Optional.
 	Report func(problem string)
 
-	LogLevel string // of the forwarded log; "" means "warning"
+	LogLevel string // default: "warning"
 
-	keeper  *Supervisor // may be nil
-	version string      // of Envoy
-	kept    *Kept       // the process of an earlier program; nil: none
+	keeper  *Supervisor // nil without a Supervisor
+	version string
+	kept    *Kept // process to adopt; nil: none
 
-	// Log receives Envoy's log, and a record of each restart. nil means slog.Default().
+	// Log receives Envoy's log and restarts. Default: slog.Default().
 	Log *slog.Logger
 }
 
-// Envoy runs one Envoy and restarts it when it exits. Use NewEnvoy.
+// Envoy runs one Envoy and restarts it when it exits.
 type Envoy struct {
 	cfg    EnvoyConfig
 	log    *slog.Logger
@@ -72,7 +71,7 @@ type Envoy struct {
 	config string
 }
 
-// NewEnvoy checks cfg and writes the bootstrap into cfg.Dir, readable by this user only.
+// NewEnvoy writes the bootstrap into cfg.Dir, readable by this user only.
 func NewEnvoy(cfg EnvoyConfig) (*Envoy, error) {
 	if cfg.Envoy == "" || cfg.Dir == "" || len(cfg.Bootstrap) == 0 {
 		return nil, errors.New("supervisor: EnvoyConfig needs Envoy, Dir and Bootstrap")
@@ -103,7 +102,7 @@ func NewEnvoy(cfg EnvoyConfig) (*Envoy, error) {
 		return nil, fmt.Errorf("supervisor: %w", err)
 	}
 	config := filepath.Join(dir, "bootstrap.yaml")
-	// An equal file is not written again: this works on a full disk.
+	// An equal file is not written again, so that NewEnvoy works on a full disk.
 	if old, err := os.ReadFile(config); err != nil || !bytes.Equal(old, cfg.Bootstrap) {
 		if err := os.WriteFile(config, cfg.Bootstrap, 0o600); err != nil {
 			return nil, fmt.Errorf("supervisor: %w", err)
@@ -115,10 +114,10 @@ func NewEnvoy(cfg EnvoyConfig) (*Envoy, error) {
 
 var errLongPath = errors.New("is longer than the limit")
 
-// Run starts Envoy, and restarts it whenever it ends, until ctx ends. Then Run drains Envoy and
-// ends the process. It returns nil.
+// Run starts Envoy, and restarts it whenever it ends, until ctx ends. Then Run drains and ends
+// Envoy. It returns nil.
 func (e *Envoy) Run(ctx context.Context) error {
-	// The kernel kills the child with the thread that started it (orphan_linux.go).
+	// The kernel kills Envoy when the thread that started it ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
@@ -132,7 +131,7 @@ func (e *Envoy) Run(ctx context.Context) error {
 		if time.Since(began) > lastDelay {
 			delay = firstDelay
 		}
-		if delay > reportFrom || problem == cannotStart { // an Envoy that crashed once is soon back
+		if delay > reportFrom || problem == cannotStart { // Envoy is soon back after a single crash
 			e.cfg.Report(problem + ": " + reason)
 		}
 		e.log.Error(problem, "reason", reason, "in", delay)

@@ -83,13 +83,11 @@ type running struct {
 	*Envoy
 	t       *testing.T
 	records *records
-	address string             // of its listener
-	stop    context.CancelFunc // ends the context of Run
-	result  chan error         // of Run
+	address string
+	stop    context.CancelFunc
+	result  chan error
 }
 
-// run starts an Envoy in front of upstream and waits until it is ready. It ends with the test at
-// the latest.
 func run(t *testing.T, upstream string, grace time.Duration) *running {
 	t.Helper()
 	r := prepare(t, upstream, grace)
@@ -147,7 +145,7 @@ func (r *running) pids() []int {
 	return pids
 }
 
-// ended waits until Run returned, and fails the test if that was an error or a process is left.
+// ended fails the test if Run returns an error or leaves a process.
 func (r *running) ended() {
 	r.t.Helper()
 	select {
@@ -238,7 +236,7 @@ func TestDrain_StreamedResponseEnds(t *testing.T) {
 			t.Fatalf("a request during the drain was not answered: %v", err)
 		}
 		other.Body.Close()
-		return other.Close // "connection: close"
+		return other.Close // true for "Connection: close"
 	})
 	close(finish)
 	if !lines.Scan() || lines.Text() != "last" || lines.Scan() || lines.Err() != nil {
@@ -250,7 +248,7 @@ func TestDrain_StreamedResponseEnds(t *testing.T) {
 func TestDrain_EndsAfterGracePeriod(t *testing.T) {
 	began, never := make(chan struct{}), make(chan struct{})
 	upstream := serve(t, func(http.ResponseWriter, *http.Request) { close(began); <-never })
-	t.Cleanup(func() { close(never) }) // before the server closes: it waits for its handlers
+	t.Cleanup(func() { close(never) }) // runs before the server's Close, which waits for handlers
 	r := run(t, upstream, 200*time.Millisecond)
 	answer := make(chan error, 1)
 	go func() {
@@ -373,7 +371,7 @@ func TestEnvoy_LogKeepsLevelsAndLines(t *testing.T) {
 		{slog.LevelWarn, "odd cluster: a\n  \"b\" \\ 'c'"}, {slog.LevelError, "boom"},
 		{slog.LevelWarn, "Backtrace:"}, {slog.LevelInfo, "y"},
 		{slog.LevelDebug, "gRPC config for a cluster rejected: b"},
-		{slog.LevelWarn, "no healthy upstream"}, {slog.LevelDebug, "no healthy upstream"}, // for each request
+		{slog.LevelWarn, "no healthy upstream"}, {slog.LevelDebug, "no healthy upstream"}, // demoted to debug
 	}
 	if len(got.all) != len(want) {
 		t.Fatalf("%d records, want %d", len(got.all), len(want))

@@ -15,13 +15,12 @@ import (
 	"github.com/penstock-project/penstock/xds/wheel"
 )
 
-// MinVersion is the oldest Envoy that accepts Penstock's configuration. conformance/tools/envoy.sh
-// has this number, too.
+// MinVersion is the oldest supported Envoy. conformance/tools/envoy.sh repeats it.
 const MinVersion = "1.40"
 
-// Binary is an Envoy binary that reports a supported version.
+// Binary is a supported Envoy binary.
 type Binary struct {
-	Path    string // absolute
+	Path    string
 	Version string // such as "1.40.0"
 }
 
@@ -30,9 +29,9 @@ var ErrNoEnvoy = errors.New("no Envoy " + MinVersion + " or newer found: run `pe
 	"(in the source tree: `make envoy`), or name one with the environment variable ENVOY")
 
 // Find returns the first supported Envoy of: $ENVOY, `envoy` on PATH, `.tools/bin/envoy` in the
-// working folder or a folder above it, `envoy` beside this program, `.tools/bin/envoy` in a folder
-// above this program, and the Envoy of `penstock envoy install`. If $ENVOY is set, Find tries no
-// other binary. If all binaries fail, the error is an ErrNoEnvoy that lists them.
+// working folder or above, `envoy` beside this program, `.tools/bin/envoy` above this program, and
+// the Envoy of `penstock envoy install`. If $ENVOY is set, Find tries no other binary. If all fail,
+// the error is an ErrNoEnvoy that lists them.
 func Find(ctx context.Context) (Binary, error) {
 	if named := os.Getenv("ENVOY"); named != "" {
 		found, err := inspect(ctx, named)
@@ -100,7 +99,7 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// Every Envoy since 1.10 prints name, commit, version, and build type.
+// Envoy prints this line since 1.10.
 var versionLine = regexp.MustCompile(`version: [0-9a-f]+/((\d+)\.(\d+)\.[^/]+)/`)
 
 func inspect(ctx context.Context, path string) (Binary, error) {

@@ -57,11 +57,10 @@ func withoutEnvoy(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("ENVOY", "")
 	t.Setenv("PATH", t.TempDir())
-	t.Setenv("HOME", t.TempDir()) // has the folder for caches on macOS
+	t.Setenv("HOME", t.TempDir()) // cache folder on macOS
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 }
 
-// An archive of a release is unpacked anywhere, and its program is linked from a folder on PATH.
 func TestEnvoyBinary_EnvoyBesideTheProgramIsFound(t *testing.T) {
 	withoutEnvoy(t)
 	self, err := os.Executable()

@@ -12,17 +12,17 @@ import (
 	"github.com/penstock-project/penstock/xds/admission/ports"
 )
 
-// Kept is an Envoy that the next program of this process adopts.
+// Kept is an Envoy that the next program of this process adopts (after exec).
 type Kept struct {
 	Gateway string
 	PID     int
-	Stderr  int // the file descriptor that reads its log
+	Stderr  int // file descriptor of its log
 	Envoy   Binary
 	// Args and Bootstrap are hashes.
 	Args, Bootstrap string
 }
 
-// differs returns what of another start is not as in this one, or "".
+// differs describes how `from` is started differently from k, or returns "".
 func (k *Kept) differs(from *Kept) string {
 	what := func(same bool, text string) string {
 		if same {
@@ -38,10 +38,9 @@ func (k *Kept) differs(from *Kept) string {
 
 type supervised struct {
 	kept  Kept
-	child *child // nil: not adopted yet
+	child *child // nil if not adopted yet
 }
 
-// inherit takes over the Envoys of Config.Kept.
 func (s *Supervisor) inherit() {
 	s.runs = map[string]*supervised{}
 	for _, k := range s.cfg.Kept {
@@ -51,7 +50,7 @@ func (s *Supervisor) inherit() {
 	}
 }
 
-// take returns the Envoy of an earlier program for a Gateway, once.
+// take returns the earlier program's Envoy for a Gateway, once, or nil.
 func (s *Supervisor) take(gateway string) *Kept {
 	for i, k := range s.kept {
 		if k.Gateway == gateway {
@@ -62,15 +61,15 @@ func (s *Supervisor) take(gateway string) *Kept {
 	return nil
 }
 
-// Keep returns the Envoys that run. Unless it fails, none is started from then on, and their logs
-// are not read.
+// Keep returns the running Envoys. If it succeeds, no Envoy is started from then on, and no log is
+// read.
 func (s *Supervisor) Keep() (out []Kept, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range s.runs {
 		if r.child != nil {
 			r.kept.Stderr, err = ports.Duplicate(r.child.stderr)
-			if errors.Is(err, os.ErrClosed) { // it has just ended
+			if errors.Is(err, os.ErrClosed) {
 				continue
 			}
 			if err != nil {
@@ -91,7 +90,7 @@ func (s *Supervisor) Keep() (out []Kept, err error) {
 
 var errReplaced = errors.New("this program is replaced")
 
-// begin starts a process that Keep returns. Without a Supervisor, none is kept.
+// begin starts an Envoy that Keep returns, unless s is nil.
 func (s *Supervisor) begin(e *Envoy) (c *child, err error) {
 	if s == nil {
 		return e.start(nil)
@@ -120,7 +119,8 @@ func (s *Supervisor) note(gateway string, r *supervised) {
 	s.runs[gateway] = r
 }
 
-// adopt returns the process of an earlier program. It ends one that would be started differently.
+// adopt returns the earlier program's Envoy, or nil. It ends an Envoy that would now be started
+// differently.
 func (e *Envoy) adopt() *child {
 	k := e.cfg.kept
 	if k == nil {

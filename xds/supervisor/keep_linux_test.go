@@ -32,8 +32,6 @@ func (s *syncedText) String() string {
 	return s.text.String()
 }
 
-// An Envoy of the earlier program stays, with its log, if it would be started equally; otherwise it
-// ends, and the log names why.
 func TestKeep_EnvoyStaysUnlessItWouldBeStartedDifferently(t *testing.T) {
 	runtime.LockOSThread() // the kernel ends children with their thread
 	defer runtime.UnlockOSThread()
@@ -48,7 +46,7 @@ func TestKeep_EnvoyStaysUnlessItWouldBeStartedDifferently(t *testing.T) {
 	close(now)
 	envoy := func(change func(*EnvoyConfig)) *Envoy {
 		t.Helper()
-		out = &syncedText{} // the earlier one may still get lines
+		out = &syncedText{} // the earlier Envoy may still log
 		cfg := EnvoyConfig{Envoy: script, version: "1.40.0", Gateway: "default/gw", Bootstrap: []byte("{}"),
 			Dir: filepath.Join(dir, "d"), Now: now, Log: slog.New(slog.NewTextHandler(out, nil))}
 		change(&cfg)
@@ -76,7 +74,7 @@ func TestKeep_EnvoyStaysUnlessItWouldBeStartedDifferently(t *testing.T) {
 		if kept.Stderr, err = ports.Duplicate(child.stderr); err != nil {
 			t.Fatal(err)
 		}
-		if err := child.stderr.Close(); err != nil { // the earlier program reads no log anymore
+		if err := child.stderr.Close(); err != nil {
 			t.Fatal(err)
 		}
 		next := envoy(func(cfg *EnvoyConfig) { c.change(cfg); cfg.kept = &kept })

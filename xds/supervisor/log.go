@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// Level and logger contain no space. With --log-format-escaped a message of several lines becomes
-// one line.
+// Level and logger contain no space. With --log-format-escaped, each message is one line.
 const logFormat = "%l %n %v"
 
 var unescape = strings.NewReplacer(`\\`, `\`, `\'`, `'`, `\"`, `"`, `\n`, "\n", `\t`, "\t", `\r`, "\r")
@@ -20,35 +19,34 @@ var levels = map[string]slog.Level{
 	"warning": slog.LevelWarn, "warn": slog.LevelWarn, "error": slog.LevelError, "critical": slog.LevelError,
 }
 
-// A message about a stream or a connection begins `[Tags: "ConnectionId":"1","StreamId":"2"] text`.
-// The tags differ for each request.
+// A message about a stream begins `[Tags: "ConnectionId":"1","StreamId":"2"] text`.
 const tags = "[Tags: "
 
-// For this long, Envoy may warn of streams that have ended with the earlier program.
+// adoptedFor is how long an adopted Envoy may warn of the earlier program's streams.
 const adoptedFor = 10 * time.Second
 
 const repeatAfter = 10 * time.Second
 
-// Envoy writes it about a field, a message, or the file of a message.
+// workInProgress marks Envoy's warnings about work-in-progress API fields.
 const workInProgress = " marked as work-in-progress. API features"
 
 type logWriter struct {
 	log       *slog.Logger
 	rest      []byte
-	lastError string // of level error or above: probably why the process ended
+	lastError string // level error or above: probably why Envoy ended
 
 	lastWarning string
 	warnedAt    time.Time
-	ending      atomic.Bool // warnings about streams are then demoted to debug
+	ending      atomic.Bool // Envoy is being stopped; its messages are demoted to debug
 	crashed     bool
-	adopted     time.Time // from an earlier program, whose streams have ended; zero: not adopted
+	adopted     time.Time // zero if Envoy is not adopted
 }
 
-// After a crash, Envoy writes headers and buffers of the requests in flight. They may contain
+// After a crash, Envoy writes headers and buffers of requests in flight, which may contain
 // credentials.
 const crashLogger = "backtrace"
 
-// Write implements io.Writer. It never fails: a line that cannot be parsed must not block Envoy.
+// Write implements io.Writer. It never fails, because an error would block Envoy.
 func (w *logWriter) Write(b []byte) (int, error) {
 	w.rest = append(w.rest, b...)
 	for {
@@ -85,14 +83,13 @@ func (w *logWriter) record(line string) {
 	if level >= slog.LevelError {
 		w.lastError = text
 	}
-	// The control plane logs a NACK once, with the object that caused it. Envoy logs it up to four
-	// times. Envoy also warns of fields that are work in progress. Penstock, not the user, chooses
-	// these fields (docs/envoy.md has the reasons).
+	// The control plane logs a NACK once, with its cause; Envoy logs it up to four times. Penstock
+	// chooses the work-in-progress fields (docs/envoy.md). Both messages are demoted to debug.
 	replaced := strings.Contains(text, "gRPC") && time.Since(w.adopted) < adoptedFor
 	if replaced || w.ending.Load() || strings.Contains(text, " rejected: ") || strings.Contains(text, workInProgress) {
 		level = slog.LevelDebug
 	}
-	if level >= slog.LevelWarn { // otherwise an unreachable picker gives a line for every request
+	if level >= slog.LevelWarn { // an unreachable picker causes a warning for each request
 		if _, rest, ok := strings.Cut(text, "] "); ok && strings.HasPrefix(text, tags) {
 			text = rest
 		}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// An Envoy that crashes writes the requests in flight in the form of these lines.
+// After a crash, Envoy writes the requests in flight in such lines, which must not be logged.
 func TestEnvoyLog_CrashHidesHeadersOfRequests(t *testing.T) {
 	var log bytes.Buffer
 	w := &logWriter{log: slog.New(slog.NewTextHandler(&log, nil))}

@@ -15,8 +15,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// TestMain makes the test binary a program that runs one Envoy if this variable is set, for the
-// test below to kill.
+// With SUPERVISOR_TEST_DIR, the test binary runs one Envoy. The test below kills it.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("SUPERVISOR_TEST_DIR"); dir != "" {
 		supervise(dir)
@@ -24,7 +23,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// supervise runs one Envoy. It logs Envoy's pid to standard output.
 func supervise(dir string) {
 	log := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	envoy, err := NewEnvoy(EnvoyConfig{Envoy: os.Getenv("ENVOY"), Gateway: "default/edge",
@@ -82,8 +80,7 @@ func TestEnvoy_EndsWhenPenstockIsKilled(t *testing.T) {
 	})
 }
 
-// zombie reports whether a process has ended and was not reaped: a container's first process may
-// not reap orphans.
+// zombie reports whether a process has ended but was not reaped, as may happen in a container.
 func zombie(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && strings.Contains(string(stat), ") Z ")

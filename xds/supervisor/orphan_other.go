@@ -4,8 +4,8 @@ package supervisor
 
 import "syscall"
 
-// ProcessAttributes keeps the terminal's interrupts from the child. If this process is killed, the
-// child keeps running.
+// ProcessAttributes keeps terminal interrupts from the child. The child survives if this process is
+// killed.
 func ProcessAttributes(syscall.Signal) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }

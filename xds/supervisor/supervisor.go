@@ -18,8 +18,7 @@ import (
 
 // ControlPlane reports what each Gateway's Envoy serves. *app.App implements it.
 type ControlPlane interface {
-	// Serving returns a Gateway's URLs once its Envoy has acknowledged or rejected the resources of
-	// revision rev.
+	// Serving returns a Gateway's URLs once its Envoy has acknowledged or rejected revision rev.
 	Serving(ctx context.Context, gateway string) (urls []string, rev uint64, err error)
 	// After returns once a revision later than rev is translated.
 	After(ctx context.Context, rev uint64) error
@@ -27,36 +26,36 @@ type ControlPlane interface {
 
 // Config configures a Supervisor.
 type Config struct {
-	Envoy        Binary // as Find returns it
-	Dir          string // keep it short
-	ADS          string // address of the control plane
+	Envoy        Binary
+	Dir          string // must be short
+	ADS          string // control plane's address
 	DrainTime    time.Duration
-	Grace        time.Duration // EnvoyConfig.Grace of each Envoy
+	Grace        time.Duration
 	Now          <-chan struct{}
-	Concurrency  int // worker threads of each Envoy; 0 means one for each CPU
+	Concurrency  int // worker threads of each Envoy; 0: one per CPU
 	ControlPlane ControlPlane
 	// Announce is called when a Gateway begins to serve, and when its addresses change.
 	Announce func(gateway string, urls []string)
-	// Report is as in EnvoyConfig. It is also called with "" once the Gateway is gone.
+	// Report is EnvoyConfig.Report. It is called with "" once the Gateway is gone.
 	Report func(gateway, problem string)
 	Log    *slog.Logger
-	// Thread starts the Envoys; nil: each has a thread of its own, and none can be kept.
+	// Thread starts the Envoys. If nil, each has its own thread, and no later program can adopt it.
 	Thread *Thread
-	// Kept are the Envoys that Keep has returned in an earlier program of this process.
+	// Kept are the results of Keep in an earlier program of this process.
 	Kept []Kept
 }
 
-// Supervisor keeps one Envoy for each Gateway. Use New.
+// Supervisor keeps one Envoy for each Gateway.
 type Supervisor struct {
 	cfg     Config
 	changed chan struct{}
 
-	kept []Kept // of Run: not adopted yet
+	kept []Kept // Envoys to adopt; only Run uses it
 
 	mu     sync.Mutex
 	want   []string
 	runs   map[string]*supervised // by Gateway
-	leaves bool                   // Keep was called
+	leaves bool                   // Keep has succeeded
 }
 
 // New returns a Supervisor without Gateways.
@@ -81,8 +80,8 @@ func (s *Supervisor) poke() {
 	}
 }
 
-// Run keeps an Envoy for each Gateway until ctx ends, and then drains and ends all Envoys. It
-// retries an Envoy that cannot be started.
+// Run keeps an Envoy for each Gateway until ctx ends, then drains and ends all. It retries an Envoy
+// that cannot be started.
 func (s *Supervisor) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	running := map[string]context.CancelFunc{}
@@ -105,7 +104,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			for len(s.kept) > 0 { // they end, too
+			for len(s.kept) > 0 { // adopts the rest, which end at once
 				start(s.kept[0].Gateway)
 			}
 			return group.Wait()
@@ -125,7 +124,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 				start(gateway)
 			}
 		}
-		for len(s.kept) > 0 { // their Gateways are gone: the next round ends them
+		for len(s.kept) > 0 { // adopts Envoys without a Gateway; the next round stops them
 			start(s.kept[0].Gateway)
 			s.poke()
 		}

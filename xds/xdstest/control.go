@@ -17,7 +17,7 @@ import (
 // Gateway is the gateway to which Control.Commit commits.
 const Gateway = "default/web"
 
-// Control is a whole control plane in a test: a cache and its server.
+// Control is a control plane in a test.
 type Control struct {
 	Cache   *cache.Cache
 	Server  *server.Server
@@ -44,7 +44,7 @@ func Serve(t testing.TB, c server.Config) *Control {
 	return out
 }
 
-// Start runs a new server at the address of a stopped one.
+// Start runs a new server at the address of a stopped server.
 func (c *Control) Start(config server.Config) {
 	c.t.Helper()
 	if config.Cache == nil {
@@ -73,7 +73,7 @@ func (c *Control) Commit(upserts []*resource.Resource, removes ...resource.Ref) 
 	c.Cache.Commit(cache.Batch{Gateway: Gateway, Upserts: upserts, Removes: removes})
 }
 
-// WaitAcked waits until all proxies have the current version of resources.
+// WaitAcked waits until all proxies have the current versions.
 func (c *Control) WaitAcked(refs ...resource.Ref) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), 30*time.Second)

@@ -14,8 +14,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// raw is an ADS server that answers the first request for clusters with its list, and records
-// NACKs.
+// raw answers the first request for clusters with its list, and records NACKs.
 type raw struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	clusters []*resource.Resource
@@ -27,7 +26,7 @@ func (r *raw) DeltaAggregatedResources(
 	for {
 		req, err := s.Recv()
 		if err != nil {
-			return nil // the proxy is gone
+			return nil
 		}
 		switch {
 		case req.GetErrorDetail() != nil:
@@ -40,15 +39,13 @@ func (r *raw) DeltaAggregatedResources(
 				})
 			}
 			if err := s.Send(out); err != nil {
-				return nil // the proxy is gone
+				return nil
 			}
 		}
 	}
 }
 
-// The cache cannot hold a name twice, so raw sends it twice. Envoy then rejects the whole response,
-// and publish cannot parse the names in the error detail. So publish sends each resource in a
-// separate response.
+// Unlike the cache, raw can send a name twice. Envoy must reject the whole response.
 func TestNACK_DuplicateNameRejectsWholeResponse(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -16,8 +16,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// These tests need the real Envoy.
-
 func TestResumption_EnvoyGetsOnlyChanges(t *testing.T) {
 	w := &world{T: t, a: backend(t), port: envoytest.FreePort(t)}
 	w.control = xdstest.Serve(t, server.Config{})

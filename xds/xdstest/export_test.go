@@ -2,8 +2,8 @@ package xdstest
 
 import "github.com/penstock-project/penstock/xds/resource"
 
-// HasUnacked reports whether resources are in force that no control plane can know: they arrived in
-// a partly rejected response, and the stream ended before they were sent again.
+// HasUnacked reports whether resources from a partly rejected response are in force, although the
+// stream ended before an ACK.
 func (f *Fake) HasUnacked() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

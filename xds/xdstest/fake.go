@@ -20,25 +20,23 @@ import (
 type FakeConfig struct {
 	// Address of the control plane. Required.
 	Address string
-	// Gateway and Node are the node.cluster and node.id that the fake sends. Defaults: the constant
-	// Gateway, and "fake".
+	// Gateway and Node are node.cluster and node.id. Defaults: the constant Gateway, and "fake".
 	Gateway, Node string
-	// StateOfTheWorld selects the state-of-the-world variant.
+	// StateOfTheWorld selects the state-of-the-world protocol instead of delta.
 	StateOfTheWorld bool
-	// Dial are options of the connection, such as credentials. Default: cleartext, without
-	// credentials.
+	// Dial are connection options. Default: cleartext.
 	Dial []grpc.DialOption
-	// Silent are types whose responses the fake applies but never acknowledges.
+	// Silent are types that the fake never acknowledges.
 	Silent []resource.Type
-	// Rejects returns the error detail with which the fake rejects a cluster or listener, or "".
+	// Rejects returns the error detail of a cluster or listener to reject; "" accepts it.
 	Rejects func(resource.Ref) string
-	// Timeout is how long the fake waits for a required response before it records a violation.
+	// Timeout is how long the fake waits for a required response. Then it records a violation.
 	// Default: 10 s.
 	Timeout time.Duration
 }
 
-// Fake is a strict fake Envoy. Over real gRPC it requests, applies, warms, ACKs and NACKs in the
-// order that was observed at the real Envoy. It is safe for concurrent use.
+// Fake is a strict fake Envoy. Over gRPC it requests, applies, warms, ACKs and NACKs in the order
+// observed at the real Envoy. It is safe for concurrent use.
 type Fake struct {
 	config FakeConfig
 	t      testing.TB
@@ -56,10 +54,10 @@ type Fake struct {
 // Received is one response to a Fake.
 type Received struct {
 	Type     resource.Type
-	Upserts  []string // names
+	Upserts  []string
 	Removed  []string
-	Same     []string // upserts that changed nothing
-	Rejected string   // error detail of the fake's NACK; "" for an ACK
+	Same     []string
+	Rejected string // error detail of a NACK, or ""
 }
 
 // StartFake connects a fake Envoy until the end of the test. A violation fails the test.
@@ -113,63 +111,62 @@ func (f *Fake) connect(address string) {
 	}(f.ended)
 }
 
-// Disconnect ends the stream. The fake keeps its resources.
+// Disconnect ends the stream, but keeps the fake's resources.
 func (f *Fake) Disconnect() {
 	f.cancel()
 	<-f.ended
 	_ = f.conn.Close()
 }
 
-// Reconnect connects to a control plane. Like Envoy, it sends the versions of its resources.
+// Reconnect connects to a control plane, and sends the versions of the fake's resources, as Envoy
+// does.
 func (f *Fake) Reconnect(address string) {
 	f.t.Helper()
 	f.Disconnect()
 	f.connect(address)
 }
 
-// Violations returns the violations by the control plane so far.
 func (f *Fake) Violations() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.violations)
 }
 
-// Received returns the responses so far.
 func (f *Fake) Received() []Received {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.log)
 }
 
-// Has returns the version of a resource that is in force. A cluster that warms for the first time
-// is not in force.
+// Has returns a resource's version in force. A cluster that warms for the first time is not in
+// force.
 func (f *Fake) Has(ref resource.Ref) (version string, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.state.has(ref)
 }
 
-// Names returns the names of a type that are in force, sorted.
+// Names returns the names in force, sorted.
 func (f *Fake) Names(t resource.Type) []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.state.names(t)
 }
 
-// Backends returns the ports that requests to a port may reach, directly or through hops.
+// Backends returns the ports that requests to a listener's port may reach, also through internal
+// listeners.
 func (f *Fake) Backends(port uint32) []uint32 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.state.backends(port)
 }
 
-// Wait polls a condition.
 func (f *Fake) Wait(what string, ok func() bool) {
 	f.t.Helper()
 	poll.Until(f.t, what, ok)
 }
 
-// WaitHas waits until a resource is in force at its version.
+// WaitHas waits until r's version is in force.
 func (f *Fake) WaitHas(r *resource.Resource) {
 	f.t.Helper()
 	f.Wait(r.Ref.String()+" at its version", func() bool {
@@ -178,7 +175,7 @@ func (f *Fake) WaitHas(r *resource.Resource) {
 	})
 }
 
-// mu is held.
+// The caller holds f.mu.
 func (f *Fake) violate(format string, args ...any) {
 	f.violations = append(f.violations, fmt.Sprintf(format, args...))
 }

@@ -10,24 +10,22 @@ import (
 type proxy struct {
 	active  map[resource.Ref]*applied
 	warming map[string]*applied
-	// The map accepted omits versions of a partly rejected response.
+	// accepted omits partly rejected responses.
 	accepted   map[resource.Ref]string
 	subscribed map[resource.Ref]bool
 	unanswered map[resource.Ref]bool
-	// rejected are resources of which no control plane can know a version in force: there is no
-	// such version, or it is an unacked version of an earlier stream.
+	// rejected are rejected resources without an ACKed version.
 	rejected map[resource.Ref]bool
-	// unacked are resources in force from a partly rejected response of an earlier stream.
+	// unacked are in force from a partly rejected response of an earlier stream.
 	unacked map[resource.Ref]bool
-	// A control plane that does not know the version of a resumed route configuration cannot keep
-	// its hops. Those hops are lost.
+	// resumed are route configurations of an earlier stream. lost are their virtual hosts that the
+	// new version lacks: the control plane may not have the old version.
 	resumed, lost map[resource.Ref]bool
 	state         map[resource.Type]string
-	// Envoy stores the bytes of a secret even if it rejects them. It ignores the same bytes when
-	// they arrive again, and uses them for new versions of listeners.
+	// Envoy stores a secret's bytes even if it rejects them. It ignores the same bytes later, and
+	// uses them for new listeners.
 	stored map[resource.Ref]storedSecret
-	// initialized means that the fake has received clusters. listening means that it has requested
-	// its listeners.
+	// initialized means that clusters have arrived, and listening that listeners were requested.
 	initialized, listening bool
 }
 
@@ -53,8 +51,8 @@ type storedSecret struct {
 	rejected bool
 }
 
-// The next control plane cannot know that a cluster was warming when the old stream ended. The real
-// Envoy then waits for initial_fetch_timeout, which is not a violation.
+// restart ends the warming of clusters, which the next control plane cannot see. The real Envoy
+// then waits for initial_fetch_timeout, which is not a violation.
 func (p *proxy) restart() {
 	clear(p.unanswered)
 	for name, c := range p.warming {
@@ -93,7 +91,7 @@ func (p *proxy) backends(port uint32) (out []uint32) {
 	var walk func(ref resource.Ref, depth int)
 	walk = func(ref resource.Ref, depth int) {
 		a := p.active[ref]
-		if a == nil || depth > 12 { // hops have no cycles
+		if a == nil || depth > 12 { // there are no cycles
 			return
 		}
 		if ref.Type == resource.Endpoints {
@@ -159,7 +157,7 @@ func (p *proxy) warm(endpoints resource.Ref) {
 	}
 }
 
-// Envoy ignores the removal of other types, but stops waiting for endpoints.
+// Envoy ignores other removals. A removal of endpoints ends the wait for them.
 func (p *proxy) remove(ref resource.Ref) {
 	delete(p.unacked, ref)
 	switch ref.Type {
@@ -173,8 +171,8 @@ func (p *proxy) remove(ref resource.Ref) {
 	}
 }
 
-// The func `broken` ignores rejected resources. It also ignores missing route configurations, which
-// only delay a listener's start.
+// broken ignores rejected resources, and missing route configurations, which only delay a
+// listener's start.
 func (p *proxy) broken() (out []string) {
 	for ref := range p.reachable() {
 		for _, n := range p.active[ref].names {

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Resource.Refs are under test, so read does not use them.
+// Resource.Refs are under test, so read finds references itself.
 func read(t resource.Type, body *anypb.Any) (msg any, names []resource.Ref) {
 	add := func(t resource.Type, name string) {
 		if name != "" {

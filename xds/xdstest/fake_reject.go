@@ -33,7 +33,7 @@ func (c FakeConfig) judge(ref resource.Ref, msg any) *verdict {
 	return judge(msg)
 }
 
-// judge finds errors that tests make on purpose (rejections in nack_test.go).
+// judge finds the errors that tests make on purpose.
 func judge(msg any) *verdict {
 	switch m := msg.(type) {
 	case *clusterv3.Cluster:

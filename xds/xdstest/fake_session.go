@@ -16,7 +16,7 @@ type session struct {
 	wire adsWire
 	node *corev3.Node
 	open [5]bool
-	// Envoy withholds the acknowledgements of clusters until all clusters are warm.
+	// Envoy withholds answers to clusters until all clusters are warm.
 	withheld []request
 	since    time.Time
 }
@@ -128,7 +128,7 @@ func (s *session) take(r response) {
 		case resource.Secret:
 			s := storedSecret{hashOf(res.body), v != nil}
 			if p.stored[ref].hash == s.hash || !p.subscribed[ref] {
-				v, messages[i] = nil, nil // Envoy ACKs the same bytes without a check
+				v, messages[i] = nil, nil // Envoy ACKs the same bytes without validation
 				break
 			}
 			p.stored[ref], messages[i].body = s, res.body.GetValue()
@@ -171,7 +171,7 @@ func (s *session) take(r response) {
 	s.release()
 }
 
-// Removals come last, so that an added listener may replace a removed one.
+// Removals come last, because an added listener may have a removed listener's port.
 func (s *session) applyGood(r response, messages []*applied, verdicts map[string]*verdict) {
 	f, p := s.fake, &s.fake.state
 	there := map[string]bool{}
@@ -216,7 +216,7 @@ func (s *session) accept(r response) {
 	for _, res := range r.resources {
 		ref := resource.Ref{Type: r.t, Name: res.name}
 		if !wildcard(r.t) && !p.subscribed[ref] {
-			continue // the response crossed the unsubscription: Envoy keeps nothing
+			continue // Envoy drops a resource that it has unsubscribed meanwhile
 		}
 		p.accepted[ref] = res.version
 	}

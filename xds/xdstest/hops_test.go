@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest"
 )
 
-// hopWorld returns routes to clusters. spills maps a cluster to its hop, and hops maps a hop to the
-// cluster behind it.
+// A hop is a virtual host behind an internal listener. spills maps clusters to hops among their
+// endpoints, and hops maps a hop to the cluster behind it.
 func hopWorld(t *testing.T, routes [2]string, spills, hops map[string]string) map[resource.Ref]*resource.Resource {
 	out := map[resource.Ref]*resource.Resource{}
 	put := func(list ...*resource.Resource) {
@@ -42,17 +42,17 @@ func hopWorld(t *testing.T, routes [2]string, spills, hops map[string]string) ma
 	return out
 }
 
-// A virtual host that endpoints still name keeps its own clusters. Other clusters of the old routes
-// must leave, because their endpoints would keep virtual hosts forever.
+// A removed hop that endpoints still name keeps its own clusters, but no other clusters of the old
+// routes.
 func TestHops_ThoseOfChangedPoolsLeaveWithThem(t *testing.T) {
 	worlds := []map[resource.Ref]*resource.Resource{
 		hopWorld(t, [2]string{"p", "q"}, map[string]string{"p": "hop-c", "q": "hop-y"},
 			map[string]string{"hop-c": "c", "hop-y": "y"}),
-		// Cluster q leaves, but its hop stays for the linger timeout. Cluster c, which is behind a
-		// hop, begins to spill.
+		// q is removed, but its hop stays for the linger timeout. c, which is behind a hop, begins
+		// to name a hop.
 		hopWorld(t, [2]string{"p", "c"}, map[string]string{"p": "hop-c", "c": "hop-b"},
 			map[string]string{"hop-c": "c-last", "hop-b": "b"}),
-		// Then cluster c leaves.
+		// Then c is removed.
 		hopWorld(t, [2]string{"z", "z"}, map[string]string{"z": "hop-w"}, map[string]string{"hop-w": "w"}),
 	}
 	for _, sotw := range []bool{false, true} {
@@ -64,11 +64,10 @@ func TestHops_ThoseOfChangedPoolsLeaveWithThem(t *testing.T) {
 		for i, next := range worlds[1:] {
 			upserts, removes := difference(worlds[i], next)
 			store.Commit(cache.Batch{Gateway: xdstest.Gateway, Upserts: upserts, Removes: removes})
-			for range 2000 { // the clock stands still; only Settle moves it
+			for range 2000 { // only Settle moves the clock
 				s.Step(r)
 			}
-			// Requests may still be on their way to q. If all endpoints of a cluster are hops, such
-			// requests would get 503 without the hop.
+			// Requests may still be on their way to q. Without the hop they could get 503.
 			q := endpoints("q")
 			if v, _ := s.Has(q); v != worlds[0][q].Version {
 				t.Errorf("state of the world %v, after change %d: q has lost its hop before the linger timeout is over",
@@ -84,9 +83,8 @@ func TestHops_ThoseOfChangedPoolsLeaveWithThem(t *testing.T) {
 	}
 }
 
-// While a proxy has only some of the changes, clusters behind hops may name hops again. Once no
-// route needs a hop, these clusters and the hops' listener must not keep each other forever. But
-// the listener must stay while a request may pass from one hop to the next.
+// Clusters behind hops and the internal listener must not keep each other once no route needs a
+// hop. But the listener must stay while a request may pass from one hop to the next.
 func TestHops_TheirListenerLeavesWithClustersBehindHopsThatLeadToHops(t *testing.T) {
 	last := hopWorld(t, [2]string{"z", "z"}, nil, nil)
 	for name, world := range map[string]map[resource.Ref]*resource.Resource{

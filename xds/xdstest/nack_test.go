@@ -20,8 +20,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// rejections are errors that tests make on purpose, with the real Envoy's error details. The owner
-// of all resources is named "bad".
+// rejections are errors made on purpose, with the real Envoy's error details.
 var rejections = []struct {
 	name string
 	make func(w *world) []*resource.Resource
@@ -97,7 +96,6 @@ var rejections = []struct {
 	}, []string{"Failed to load private key from <inline>", "KEY_VALUES_MISMATCH"}},
 }
 
-// secured is a valid listener whose secret "bad" holds a certificate and a key.
 func secured(w *world, chain, key []byte) []*resource.Resource {
 	return list(tlsListener(w.T, "secure", envoytest.FreePort(w), "routes", "bad"), pair(w.T, "bad", chain, key))
 }
@@ -157,7 +155,7 @@ func TestNACK_IsReportedAndGoodResourcesApply(t *testing.T) {
 			w.reports.Rejected("", "", nil)
 			w.control.Start(server.Config{Cache: next, Reports: w.reports})
 			w.waitServes(w.port, w.a)
-			// Envoy does not check a secret again whose bytes are the same.
+			// Envoy does not validate the same secret bytes again.
 			if bad[len(bad)-1].Type != resource.Secret {
 				w.wait("the report again", reported)
 			}

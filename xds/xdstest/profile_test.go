@@ -15,8 +15,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// A new version of the control plane may have other listeners. Proxies of the previous version must
-// keep their listeners and connections.
 func TestProfile_UpgradeKeepsListenersOfOldProfile(t *testing.T) {
 	w := &world{T: t, a: backend(t), b: backend(t), port: envoytest.FreePort(t)}
 	w.control = xdstest.Serve(t, server.Config{})
@@ -39,7 +37,7 @@ func TestProfile_UpgradeKeepsListenersOfOldProfile(t *testing.T) {
 	next.SetReady()
 	w.control.Stop()
 	w.control.Start(server.Config{Cache: next})
-	w.waitServes(w.port, w.b) // the proxy has received the new resources
+	w.waitServes(w.port, w.b)
 	stats := w.proxy.(envoySubject).Stats("listener_manager.listener_(modified|in_place_updated|removed)")
 	for name, n := range stats {
 		if n != 0 {

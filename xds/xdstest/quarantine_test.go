@@ -62,7 +62,7 @@ func weightless(owner, prefix string) *routev3.Route {
 	return r
 }
 
-// impossible returns a route whose match Envoy rejects, so that it cannot answer 500, either.
+// Envoy rejects this match, even in a route that answers 500.
 func impossible(owner string) *routev3.Route {
 	r := to(owner, "")
 	r.Match = &routev3.RouteMatch{
@@ -109,8 +109,7 @@ func TestNACK_RejectedRouteAnswers500AndOthersApply(t *testing.T) {
 			}
 			expect("h0.com", "/", 200)
 
-			// Three routes among many new ones are rejected: two in hosts with other routes, and
-			// one in a new host.
+			// Three routes are rejected: two in hosts with other routes, and one in a new host.
 			list["h3.com"] = []*routev3.Route{to("new", "/new"), weightless("bad", "/bad"), to("r3", "/")}
 			list["h7.com"] = []*routev3.Route{impossible("worse"), to("r7", "/")}
 			list["n1.com"] = []*routev3.Route{weightless("bad2", "/")}
@@ -135,7 +134,6 @@ func TestNACK_RejectedRouteAnswers500AndOthersApply(t *testing.T) {
 				}
 			}
 
-			// Other routes change while these are rejected. Then the rejected routes are fixed.
 			list["n3.com"] = []*routev3.Route{to("late", "/")}
 			w.control.Commit([]*resource.Resource{hosts(t, "routes", list)})
 			expect("n3.com", "/", 200)

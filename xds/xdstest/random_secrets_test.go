@@ -15,12 +15,11 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest"
 )
 
-// secretDial has all parameters of a random world of secrets. Generation 0 means that a secret is
-// absent. Envoy rejects odd generations.
+// Generation 0 means that a secret is absent. Envoy rejects odd generations.
 type secretDial struct {
 	certificates [3]int // generation of the certificate of each tenant's listener
-	members      [5]int // generation of each member's CA, all in the one secret "trust"
-	limit        int    // parameter of all listeners: a change rebuilds each listener
+	members      [5]int // generation of each member's CA, all in the secret "trust"
+	limit        int    // limit of all listeners: a change rebuilds each listener
 }
 
 func (d *secretDial) turn(r *rand.Rand) {
@@ -63,7 +62,7 @@ func (d *secretDial) resources(t *testing.T) map[resource.Ref]*resource.Resource
 	return out
 }
 
-// wrong lists how a proxy's secrets, and the reports about them, differ from the dial.
+// wrong lists how a proxy's secrets and rejections differ from d.
 func (d *secretDial) wrong(s *xdstest.Simulation, world map[resource.Ref]*resource.Resource) string {
 	var wrong, want []string
 	for i, generation := range d.certificates {
@@ -91,7 +90,7 @@ func (d *secretDial) wrong(s *xdstest.Simulation, world map[resource.Ref]*resour
 	}
 	got := slices.DeleteFunc(strings.Split(rejectedBy(s, world), ", "), func(r string) bool {
 		i := slices.Index([]string{"listener l0", "listener l1", "listener l2"}, r)
-		// The listener is rejected because of its own certificate.
+		// The listener's own certificate is rejected.
 		return r == "" || i >= 0 && d.certificates[i]%2 == 1
 	})
 	if slices.Sort(want); !slices.Equal(got, want) {
@@ -100,13 +99,12 @@ func (d *secretDial) wrong(s *xdstest.Simulation, world map[resource.Ref]*resour
 	return strings.Join(append(wrong, s.Violations()...), ", ")
 }
 
-// Faulty secrets of some tenants and members must not affect the others' secrets, and reports must
-// name the authors. This also holds for proxies that have just started or reconnected.
+// Faulty secrets must not affect other tenants and members, even at proxies that have just started
+// or reconnected.
 func TestSecrets_RandomChangesHarmTheirAuthorsAlone(t *testing.T) {
 	const steps = 40
 	for seed := range uint64(40) {
-		// State of the world: each response repeats all listeners, so no rejected listener may
-		// change.
+		// A state-of-the-world response repeats all listeners, so no rejected listener may change.
 		state := seed%2 == 1
 		r := rand.New(rand.NewPCG(seed, 0))
 		var d secretDial

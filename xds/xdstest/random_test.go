@@ -15,18 +15,17 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest"
 )
 
-// dial has all parameters of a random world. The resources are derived from it, so every name in it
-// exists.
+// All resources of a sequence are derived from a dial, so every referenced name exists.
 type dial struct {
-	route    [4]int // the cluster in each listener's routes; -1: there is no listener
-	listener [4]int // generation of each listener
-	cluster  [6]int // generation of each cluster
-	service  [6]int // 0: endpoints of its own; otherwise shared endpoints
-	port     [6]int // port of its own endpoints
-	hop      [6]int // 0: no hop
-	// The cluster behind each hop: a leaf, or a cluster that routes name and that has no hop.
+	route    [4]int // cluster in each listener's routes; -1: no listener
+	listener [4]int
+	cluster  [6]int
+	service  [6]int // 0: own endpoints; otherwise shared endpoints
+	port     [6]int // port of the cluster's own endpoints
+	hop      [6]int // 0: no hop (virtual host behind an internal listener)
+	// leaf is the cluster behind each hop. Routes may also name it.
 	leaf [3]int
-	badC int // a cluster that Envoy rejects; -1: none
+	badC int // cluster that Envoy rejects; -1: none
 	badR int // routes that Envoy rejects; -1: none
 }
 
@@ -130,7 +129,6 @@ func difference(old, new map[resource.Ref]*resource.Resource) (upserts []*resour
 	return upserts, removes
 }
 
-// outOfSync lists resources that a proxy lacks, and resources that it should not have.
 func outOfSync(f *xdstest.Simulation, world map[resource.Ref]*resource.Resource, d *dial) string {
 	if f.HasUnacked() {
 		return ""
@@ -164,11 +162,7 @@ func outOfSync(f *xdstest.Simulation, world map[resource.Ref]*resource.Resource,
 	return strings.Join(wrong, ", ")
 }
 
-// onceFailed are sequences that once failed. In the first ones a proxy lacked a resource: endpoints
-// without their hops, removed endpoints that were sent again, routes with a second subscription. In
-// the next two, the fake was wrong about a cluster from a partly rejected response of an ended
-// stream. In the last four, a proxy kept a resource forever: clusters behind hops that lead to
-// hops, and a cluster that returned to a rejected version.
+// onceFailed are seeds that have failed.
 var onceFailed = []uint64{2492, 1591, 4878, 2181, 4095, 2611, 2771, 2980, 988}
 
 var (
@@ -192,14 +186,13 @@ func TestADS_RandomChangesStayConsistent(t *testing.T) {
 	}
 }
 
-// runSequence changes a random world step by step, while messages arrive in random order. Once all
-// messages have arrived, each proxy must have exactly the world.
+// Once all messages have arrived, in random order, each proxy must have exactly the last resources.
 func runSequence(t *testing.T, seed uint64, steps int) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	d := newDial()
 	world := d.resources(t)
 	store := storeOf(world)
-	// With a shorter watchdog the result would depend on slow proxies, and no proxy here is slow.
+	// With a shorter watchdog, the result would depend on slow proxies.
 	config := publish.Config{Watchdog: time.Hour}
 	sims := []*xdstest.Simulation{
 		xdstest.Simulate(t, xdstest.FakeConfig{Node: "delta"}, store, config),
@@ -222,7 +215,7 @@ func runSequence(t *testing.T, seed uint64, steps int) {
 		settle := r.IntN(4) == 0
 		for _, s := range sims {
 			for range r.IntN(24) {
-				s.Step(r) // further changes come while this one is in flight
+				s.Step(r) // further changes come meanwhile
 			}
 			if !settle {
 				continue
@@ -244,8 +237,8 @@ func runSequence(t *testing.T, seed uint64, steps int) {
 	}
 }
 
-// freshOutOfSync lists resources that a newly started proxy lacks, and rejections that only it has.
-// The new proxy has no last good version, but a rejected resource must not delay other resources.
+// freshOutOfSync lists what a newly started proxy lacks or rejects, unlike s. It has no last good
+// version, but a rejected resource must not delay others.
 func freshOutOfSync(
 	t *testing.T, s *xdstest.Simulation, store *cache.Cache, c publish.Config, seed uint64,
 	world map[resource.Ref]*resource.Resource, d *dial,
@@ -266,7 +259,7 @@ func rejectedBy(s *xdstest.Simulation, world map[resource.Ref]*resource.Resource
 	var out []string
 	for _, r := range s.Stream().Rejections() {
 		if world[r.Ref] == nil {
-			continue // the resource is being removed, and has no owner
+			continue // the resource is being removed
 		}
 		fields := fmt.Sprint(r.Ref, " ", r.Host, " ", r.Route, " ", r.Member)
 		out = append(out, strings.Join(strings.Fields(fields), " "))

@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Resource encodes a message of any type. Its owner is the HTTPRoute default/NAME.
+// Resource encodes any message. Its owner is the HTTPRoute default/NAME.
 func Resource(t testing.TB, kind resource.Type, name string, msg proto.Message,
 	refs ...resource.Ref) *resource.Resource {
 	t.Helper()
@@ -30,13 +30,12 @@ func Resource(t testing.TB, kind resource.Type, name string, msg proto.Message,
 	return r
 }
 
-// Cluster returns an EDS cluster with its own service_name. Another generation changes only its
-// bytes.
+// Cluster returns an EDS cluster. Another generation changes only its bytes.
 func Cluster(t testing.TB, name string, generation int) *resource.Resource {
 	return SharedCluster(t, name, name, generation)
 }
 
-// SharedCluster returns a Cluster with a service_name that other clusters may share.
+// SharedCluster is Cluster with a service_name that other clusters may share.
 func SharedCluster(t testing.TB, name, service string, generation int) *resource.Resource {
 	t.Helper()
 	return Resource(t, resource.Cluster, name, &clusterv3.Cluster{
@@ -63,10 +62,10 @@ func Endpoints(t testing.TB, service string, ports ...uint32) *resource.Resource
 	return EndpointsWithHops(t, service, nil, ports...)
 }
 
-// HopListener names the internal listener of all hops, and its routes.
+// HopListener is an internal listener and its routes. A hop is a virtual host of these routes.
 const HopListener = "hops"
 
-// EndpointsWithHops adds hops to the endpoints.
+// EndpointsWithHops returns Endpoints that also name hops.
 func EndpointsWithHops(t testing.TB, service string, hops []string, ports ...uint32) *resource.Resource {
 	t.Helper()
 	group := &endpointv3.LocalityLbEndpoints{}
@@ -99,7 +98,7 @@ func socketAddress(port uint32) *corev3.Address {
 	}}}
 }
 
-// Listener returns an HTTP listener on one port of 127.0.0.1 with a route configuration.
+// Listener returns an HTTP listener on a port of 127.0.0.1.
 func Listener(t testing.TB, name string, port uint32, routes string) *resource.Resource {
 	t.Helper()
 	l := httpListener(t, name, routes, func(*hcmv3.HttpConnectionManager) {})
@@ -138,7 +137,7 @@ func pack(t testing.TB, m proto.Message) *anypb.Any {
 	return out
 }
 
-// Routes returns a route configuration that sends all requests to one cluster.
+// Routes sends all requests to one cluster.
 func Routes(t testing.TB, name, cluster string) *resource.Resource {
 	t.Helper()
 	return RoutesOf(t, name, toCluster(cluster), cluster)

@@ -17,8 +17,7 @@ import (
 
 const hopHeader = "hop"
 
-// Hops returns the internal listener of all hops, and its routes. hops maps each hop to its
-// cluster.
+// Hops returns the internal listener and routes that map each hop to its cluster.
 func Hops(t testing.TB, hops map[string]string) (listener, routes *resource.Resource) {
 	t.Helper()
 	l := httpListener(t, HopListener, HopListener, func(m *hcmv3.HttpConnectionManager) {

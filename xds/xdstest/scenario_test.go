@@ -32,7 +32,7 @@ type world struct {
 	proxy   subject
 	reports *reports
 	a, b    uint32 // ports of backends
-	port    uint32 // port of the listener
+	port    uint32
 }
 
 // base is the cluster a, the routes to it, and the listener web.
@@ -89,8 +89,7 @@ func (r *reports) message(name string) string {
 	return ""
 }
 
-// scenarios are changes of a gateway that serves base. Each runs with the fake and the real Envoy,
-// in both variants of the protocol.
+// Each scenario runs with the fake and the real Envoy, in both variants of the protocol.
 var scenarios = []struct {
 	name string
 	run  func(*world)
@@ -157,7 +156,7 @@ var scenarios = []struct {
 			cluster("b"), endpoints("b"))
 		w.waitServes(w.port, w.a)
 		w.waitNames(resource.Cluster, "a", "c")
-		// The version without the hop that was kept meanwhile.
+		// The proxy has ACKed the routes without the hop to-b.
 		w.control.WaitAcked(routes(xdstest.HopListener))
 		w.control.Commit([]*resource.Resource{xdstest.Endpoints(w, "a", w.a)},
 			listener(xdstest.HopListener), routes(xdstest.HopListener), cluster("c"), endpoints("c"))

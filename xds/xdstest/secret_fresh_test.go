@@ -38,7 +38,6 @@ func TestNACK_OfASecretStaysReportedForAnEnvoyThatHasJustStarted(t *testing.T) {
 			if m := w.reports.message("fine"); m != "" {
 				t.Errorf("a good certificate has a report, want none: %s", m)
 			}
-			// The proxy reconnects.
 			w.control.Stop()
 			w.control.Start(server.Config{Cache: w.control.Cache, Reports: w.reports})
 			w.wait("again", func() bool { return w.control.Server.Connected("") > 0 })

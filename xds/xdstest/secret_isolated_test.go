@@ -20,8 +20,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// tenants returns a listener with a filter chain and a certificate for each tenant, by SNI. Another
-// limit rebuilds all chains.
+// tenants returns a listener with a filter chain for each tenant, by SNI. Another limit rebuilds
+// all chains.
 func tenants(t *testing.T, port, limit uint32, names ...string) *resource.Resource {
 	t.Helper()
 	whole := &listenerv3.Listener{}
@@ -49,11 +49,9 @@ func tenants(t *testing.T, port, limit uint32, names ...string) *resource.Resour
 	return xdstest.Resource(t, resource.Listener, "shared", whole, refs...)
 }
 
-// presented returns the serial number of the certificate for a server name; 0 if the handshake
-// fails.
+// presented returns a certificate's serial number; 0 if the handshake fails.
 func presented(port uint32, name string) int64 {
 	dialer := &net.Dialer{Timeout: 5 * time.Second}
-	// The test identifies the certificate by serial number.
 	config := &tls.Config{ServerName: name + ".test", InsecureSkipVerify: true}
 	c, err := tls.DialWithDialer(dialer, "tcp", fmt.Sprintf("127.0.0.1:%d", port), config)
 	if err != nil {
@@ -63,8 +61,7 @@ func presented(port uint32, name string) int64 {
 	return c.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
 }
 
-// An Envoy that has just started has no last good version of a rejected certificate. Its listener
-// must still serve other tenants and their later changes.
+// An Envoy that has just started has no last good version. It must still serve other tenants.
 func TestNACK_CertificateOfOneTenantHoldsUpNoOtherOnAnEnvoyThatHasJustStarted(t *testing.T) {
 	for _, variant := range []string{"DELTA_GRPC", "GRPC"} {
 		t.Run(variant, func(t *testing.T) {

@@ -80,10 +80,9 @@ func issue(t *testing.T, serial int64) (chain, private []byte) {
 	return encode("CERTIFICATE", der), encode("PRIVATE KEY", keyDER)
 }
 
-// served returns the serial number of a port's certificate if a request succeeds, otherwise 0.
+// served returns the serial number of a port's certificate; 0 if the request fails.
 func served(port uint32) int64 {
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
-		// The test identifies the certificate by serial number.
 		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	}}
 	resp, err := client.Get(fmt.Sprintf("https://127.0.0.1:%d/", port))

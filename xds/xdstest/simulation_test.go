@@ -14,13 +14,12 @@ import (
 	"github.com/penstock-project/penstock/xds/publish"
 )
 
-// Simulation is a fake Envoy and the state machine of its stream, without network, goroutines or a
-// clock between them. A random source chooses the next event, so that its seed replays any race. It
-// is not safe for concurrent use.
+// Simulation is a fake Envoy and the state machine of its stream, without network, goroutines or
+// clock. A random source chooses the next event, so that its seed replays any race. It is not safe
+// for concurrent use.
 type Simulation struct {
 	*Fake
-	// Now is the time for the fake and the state machine. It advances only when nothing else can
-	// happen.
+	// Now advances only when nothing else can happen.
 	Now time.Time
 
 	config  publish.Config
@@ -30,7 +29,7 @@ type Simulation struct {
 	down    []*publish.Response
 }
 
-// Simulate connects a fake Envoy to a cache. It ignores FakeConfig's Address and Timeout.
+// Simulate connects a fake Envoy to a cache. FakeConfig's Address and Timeout are ignored.
 func Simulate(t testing.TB, f FakeConfig, store *cache.Cache, c publish.Config) *Simulation {
 	t.Helper()
 	c.StateOfTheWorld = f.StateOfTheWorld
@@ -40,8 +39,7 @@ func Simulate(t testing.TB, f FakeConfig, store *cache.Cache, c publish.Config) 
 	return s
 }
 
-// Connect connects the fake again, to the same control plane or another one. Messages in flight are
-// lost.
+// Connect connects the fake to a control plane. Messages in flight are lost.
 func (s *Simulation) Connect(store *cache.Cache) {
 	if s.machine != nil {
 		s.machine.Close()
@@ -54,7 +52,7 @@ func (s *Simulation) Connect(store *cache.Cache) {
 	s.session.start()
 }
 
-// Step executes one of the possible events. It returns false if there are no events.
+// Step executes a random event. It returns false if no event is possible.
 func (s *Simulation) Step(r *rand.Rand) bool {
 	switch n := r.IntN(3); {
 	case n == 0 && len(s.up) > 0:
@@ -73,7 +71,7 @@ func (s *Simulation) Step(r *rand.Rand) bool {
 	return true
 }
 
-// Settle runs until no event is left. Then a missing response is a violation.
+// Settle runs all events. Then a missing response is a violation.
 func (s *Simulation) Settle(r *rand.Rand) {
 	for range 100_000 {
 		if s.Step(r) || len(s.up)+len(s.down) > 0 {
@@ -127,5 +125,5 @@ func (w *simulatedWire) send(q request) error {
 	return nil
 }
 
-// Step passes the responses, so nothing calls receive.
+// receive is never called: Step passes the responses.
 func (w *simulatedWire) receive() (response, error) { select {} }

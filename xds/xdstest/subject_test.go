@@ -20,11 +20,10 @@ import (
 )
 
 type subject interface {
-	// names returns the names of the proxy's resources of a type, sorted.
+	// names returns the names of a type, sorted.
 	names(resource.Type) []string
-	// serves returns the port of the backend that answers a request; 0 for none.
+	// serves returns the port of the backend that answers; 0: none.
 	serves(port uint32) uint32
-	// reconnect connects the proxy to another control plane.
 	reconnect(address string)
 }
 
@@ -64,8 +63,8 @@ type envoySubject struct {
 func startEnvoy(t *testing.T, c *xdstest.Control, variant string) subject {
 	t.Helper()
 	config := bootstrap.Config{Gateway: xdstest.Gateway, ADS: []string{c.Address}, Concurrency: 1,
-		// Until a removed chain has drained, Envoy keeps the chain's routes, and the control plane
-		// keeps their clusters.
+		// Envoy keeps a removed chain's routes, and the control plane their clusters, until the
+		// chain has drained.
 		DrainTime: time.Second}
 	file, err := bootstrap.YAML(config)
 	if err != nil {
@@ -75,8 +74,7 @@ func startEnvoy(t *testing.T, c *xdstest.Control, variant string) subject {
 	return envoySubject{envoytest.Start(t, envoytest.Config{Bootstrap: file, Args: config.Args()}), t}
 }
 
-// reconnect does nothing: the new control plane has the old address, and Envoy reconnects by
-// itself.
+// Envoy reconnects by itself to the same address.
 func (e envoySubject) reconnect(string) {}
 
 func (e envoySubject) serves(port uint32) uint32 {

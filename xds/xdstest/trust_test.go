@@ -106,8 +106,7 @@ func trust(t *testing.T, members ...*member) *resource.Resource {
 	return xdstest.Resource(t, resource.Secret, "trust", secret)
 }
 
-// membersListener is a tlsListener that only members may use. Another limit rebuilds the whole
-// listener.
+// Only members may use membersListener. Another limit rebuilds the listener.
 func membersListener(t *testing.T, name string, port uint32, certificate string, limit uint32) *resource.Resource {
 	t.Helper()
 	base := tlsListener(t, name, port, "routes", certificate)
@@ -180,14 +179,13 @@ func TestNACK_MemberWhoseCertificatesAreRejectedIsLeftOutAndOthersAreServed(t *t
 							m.name, bad[m.name], w.reports.message("trust"))
 					}
 				}
-				// Another process must get the same result.
 				w.control.Stop()
 				w.control.Start(server.Config{Cache: w.control.Cache, Reports: w.reports})
 				w.reports.Rejected("", "", nil)
 				w.wait("the report again", settled)
 				w.wait("a good member is served", func() bool { return good.isServed(port) })
 
-				// The whole listener changes, so it uses the secret that Envoy stored last.
+				// The changed listener uses the secret that Envoy stored last.
 				w.control.Commit([]*resource.Resource{membersListener(t, "members", port, "cert", 1<<16)})
 				w.control.WaitAcked(listener("members"))
 				w.wait("a good member is served", func() bool { return good.isServed(port) })

@@ -12,17 +12,17 @@ import (
 )
 
 type figure struct {
-	Name  string   `json:"name"`  // the benchmark's full name, without the number of CPUs
-	Value float64  `json:"value"` // as go test printed it
+	Name  string   `json:"name"` // the benchmark's full name without the number of CPUs
+	Value float64  `json:"value"`
 	Unit  string   `json:"unit"`  // "ns/op", "B/op", or the unit of b.ReportMetric
-	Limit *float64 `json:"limit"` // the largest acceptable value; nil: no limit
+	Limit *float64 `json:"limit"` // largest acceptable value; nil means no limit
 
 	about string
 }
 
 var cpus = regexp.MustCompile(`-\d+$`)
 
-// parse skips lines of other forms. failed reports that a package or a benchmark failed.
+// parse skips lines without figures. failed reports a failed package or benchmark.
 func parse(r io.Reader) (figures []figure, failed bool, err error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)
@@ -56,8 +56,7 @@ func parseObject(line string) (figure, error) {
 	return with.figure, nil
 }
 
-// parseLine parses "BenchmarkName-2 1000 812 ns/op 48 B/op": a name, a count of iterations, then
-// pairs of value and unit. It returns nil for other lines.
+// parseLine parses "BenchmarkName-2 1000 812 ns/op 48 B/op". It returns nil for other lines.
 func parseLine(line string) []figure {
 	words := strings.Fields(line)
 	if len(words) < 4 || len(words)%2 != 0 || !strings.HasPrefix(words[0], "Benchmark") {

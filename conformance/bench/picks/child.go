@@ -21,22 +21,22 @@ import (
 )
 
 const (
-	Ours = "ours" // the production picker, as penstock picker runs it
-	Echo = "echo" // grpc-go with its default codec, which answers with empty messages
+	Ours = "ours" // the picker of penstock picker
+	Echo = "echo" // grpc-go with its default codec and empty responses
 )
 
 const (
-	PoolHeaders = "ns/headers" // picks by headers alone
-	PoolPrompts = "ns/prompts" // picks by prompts and their prefixes
+	PoolHeaders = "ns/headers"
+	PoolPrompts = "ns/prompts"
 )
 
-// childEnv is the variable that makes this program a server. It has the kind and the addresses of
-// the model servers, separated by spaces.
+// childEnv makes this program a picker. It has the kind and the model servers' addresses, separated
+// by spaces.
 const childEnv = "PENSTOCK_BENCH_PICKS"
 
 const maxMessage = 33 << 20
 
-// Environment returns the variable that makes this program a server of a kind.
+// Environment returns the environment variable for a picker of a kind.
 func Environment(kind string, servers []netip.AddrPort) string {
 	fields := []string{kind}
 	for _, s := range servers {
@@ -45,7 +45,7 @@ func Environment(kind string, servers []netip.AddrPort) string {
 	return childEnv + "=" + strings.Join(fields, " ")
 }
 
-// AsChild serves, and prints its address, if the variable of Environment is set. Otherwise it
+// AsChild runs a picker, and prints its address, if Environment's variable is set; otherwise it
 // returns.
 func AsChild() {
 	fields := strings.Fields(os.Getenv(childEnv))
@@ -107,7 +107,7 @@ func ours(ctx context.Context, servers []string) (*grpc.Server, error) {
 	return server, nil
 }
 
-// NewEcho returns an ext_proc server that ignores the content of messages.
+// NewEcho returns an ext_proc server that ignores messages' content.
 func NewEcho() *grpc.Server {
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage))
 	extprocv3.RegisterExternalProcessorServer(server, echo{})

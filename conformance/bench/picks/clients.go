@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// Clients are connections that send a request again and again.
+// Clients are connections that send requests repeatedly.
 type Clients struct {
 	Address     string
 	Connections int
 }
 
-// Request encodes a chat completion. route is the value of the header x-bench.
+// Request encodes an HTTP/1.1 chat completion. route is the header x-bench.
 func Request(route string, body []byte) []byte {
 	head := fmt.Sprintf(
 		"POST /v1/chat/completions HTTP/1.1\r\nx-bench: %s\r\nhost: models.example\r\ncontent-type: "+
@@ -28,8 +28,7 @@ func Request(route string, body []byte) []byte {
 
 const chatModel = "meta-llama/Llama-3.1-8B-Instruct"
 
-// Chat returns a chat completion of about size bytes. Prompts of different n differ only at the
-// end.
+// Chat returns a chat completion of about size bytes. n is only at the end of its prompt.
 func Chat(size, n int) []byte {
 	const sentence = "The quick brown fox jumps over the lazy dog, and \\\"quotes\\\" it.\\n"
 	text := strings.Repeat(sentence, max(1, (size-160)/len(sentence)))
@@ -37,8 +36,8 @@ func Chat(size, n int) []byte {
 		`{"role":"system","content":"You help."},{"role":"user","content":"%s%d"}]}`, chatModel, text, n)
 }
 
-// Saturate sends requests for the duration d, and returns the number of answers. A status other
-// than 200 is an error.
+// Saturate sends requests for the duration d, and returns their number. A status other than 200 is
+// an error.
 func (c Clients) Saturate(ctx context.Context, requests [][]byte, d time.Duration) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()

@@ -12,20 +12,20 @@ var envoyTemplate string
 
 var envoyConfig = template.Must(template.New("envoy").Parse(envoyTemplate))
 
-// Gateway describes one Envoy. The header x-bench selects the route: KIND-headers sends only
-// headers to the server of that kind, and KIND-prompts also the body (BUFFERED).
+// Gateway configures an Envoy. The header x-bench selects the route: KIND-headers sends only
+// headers to KIND's picker, KIND-prompts also the body.
 type Gateway struct {
 	Listen  netip.AddrPort
-	Servers map[string]netip.AddrPort // by kind
+	Servers map[string]netip.AddrPort
 	Models  []netip.AddrPort
 }
 
-// Modes returns the body mode for each last part of x-bench.
+// Modes maps the last part of x-bench to a body mode.
 func (Gateway) Modes() map[string]string {
 	return map[string]string{"headers": "NONE", "prompts": "BUFFERED"}
 }
 
-// Bootstrap renders the Envoy's bootstrap configuration.
+// Bootstrap returns Envoy's bootstrap configuration.
 func (g Gateway) Bootstrap() ([]byte, error) {
 	var out bytes.Buffer
 	err := envoyConfig.Execute(&out, g)

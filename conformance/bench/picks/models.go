@@ -21,7 +21,7 @@ func response(body string) []byte {
 		body)
 }
 
-// Models are model servers that answer each request at once.
+// Models are model servers that respond at once.
 type Models struct {
 	Addresses []netip.AddrPort
 	listeners []net.Listener
@@ -43,7 +43,7 @@ func StartModels(n int) (*Models, error) {
 	return m, nil
 }
 
-// Close closes the listeners. Clients close open connections.
+// Close closes the listeners. Open connections stay until clients close them.
 func (m *Models) Close() {
 	for _, l := range m.listeners {
 		_ = l.Close()
@@ -109,7 +109,7 @@ func readHead(r *bufio.Reader) (first []byte, length int, err error) {
 			}
 		}
 		if ok && bytes.EqualFold(name, []byte("transfer-encoding")) {
-			return nil, 0, io.ErrUnexpectedEOF // Envoy always sends a body's length
+			return nil, 0, io.ErrUnexpectedEOF // Envoy always sends a content-length
 		}
 	}
 }

@@ -1,5 +1,4 @@
-// Package proxy is a minimal Envoy for measurements: a delta ADS client over gRPC that acknowledges
-// every response at once, and stores only names and versions. Proxies share the bytes of requests,
-// so that a thousand of them need less CPU than the measured control plane. Handle receives the
-// responses in their order, from one goroutine. Tests: cd conformance && go test ./bench
+// Package proxy is a minimal Envoy: a delta ADS client that acknowledges each response at once, and
+// stores only names and versions. Proxies share the bytes of requests, so that a thousand need less
+// CPU than the control plane. One goroutine calls Handle. Tests: cd conformance && go test ./bench
 package proxy

@@ -20,7 +20,7 @@ import (
 
 const method = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
 
-// Have maps the type and name of a proxy's resources to their versions.
+// Have maps a type and name to the version that a proxy has.
 type Have map[resource.Type]map[string]string
 
 // Count returns the number of resources.
@@ -34,16 +34,16 @@ func (h Have) Count() (n int) {
 // Config configures a Proxy.
 type Config struct {
 	Address string // host:port of the control plane
-	Node    string // node.id
+	Node    string
 	Cluster string // node.cluster: the gateway
-	// Handle is called with each response after its ACK. It may be nil.
+	// Handle is called with each response after its ACK; nil means none.
 	Handle func(Response)
-	// Follow makes the proxy also subscribe to the endpoints of received clusters, and to the
-	// routes and secrets of received listeners.
+	// Follow also subscribes to received clusters' endpoints, and received listeners' routes and
+	// secrets.
 	Follow bool
 }
 
-// Proxy is one connection with one stream.
+// Proxy is an ADS stream on its own connection.
 type Proxy struct {
 	config Config
 	conn   *grpc.ClientConn
@@ -51,8 +51,8 @@ type Proxy struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	done   chan struct{}
-	err    error  // read after done closes
-	node   []byte // an encoded request with the node alone; nil once sent
+	err    error  // valid after done closes
+	node   []byte // an encoded request with only the node; nil once sent
 
 	sending sync.Mutex // gRPC streams allow one sender at a time
 
@@ -61,7 +61,7 @@ type Proxy struct {
 	last time.Time
 }
 
-// Connect opens a connection and a stream. It sends nothing.
+// Connect opens a connection and a stream, and sends nothing.
 func Connect(ctx context.Context, c Config) (*Proxy, error) {
 	conn, err := grpc.NewClient("passthrough:///"+c.Address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw{}), grpc.MaxCallRecvMsgSize(256<<20)),
@@ -89,14 +89,14 @@ func Connect(ctx context.Context, c Config) (*Proxy, error) {
 	return p, nil
 }
 
-// Close ends the stream and the connection, and waits for the reader.
+// Close ends the stream and connection, and waits for the reader.
 func (p *Proxy) Close() {
 	p.cancel()
 	<-p.done
 	_ = p.conn.Close()
 }
 
-// Send sends an encoded request. Proxies may share the request, so it must not be modified.
+// Send sends an encoded request, which is not modified: proxies may share it.
 func (p *Proxy) Send(request []byte) error {
 	p.sending.Lock()
 	defer p.sending.Unlock()
@@ -108,7 +108,7 @@ func (p *Proxy) Send(request []byte) error {
 	return p.stream.SendMsg(first)
 }
 
-// Start subscribes to all clusters and listeners, like an Envoy without resources.
+// Start subscribes to all clusters and listeners, as an Envoy without resources.
 func (p *Proxy) Start() error {
 	if err := p.Send(request(resource.Cluster.URL())); err != nil {
 		return err
@@ -130,8 +130,7 @@ func Subscription(t resource.Type, names ...string) []byte {
 	return b
 }
 
-// Resumption returns the requests of a reconnecting proxy that has these resources, in Envoy's
-// order.
+// Resumption returns a reconnecting proxy's first requests, in Envoy's order.
 func Resumption(h Have) (requests [][]byte) {
 	for _, t := range []resource.Type{resource.Cluster, resource.Endpoints, resource.Listener, resource.Secret,
 		resource.RouteConfiguration} {
@@ -153,7 +152,7 @@ func Resumption(h Have) (requests [][]byte) {
 	return requests
 }
 
-// Have returns a copy of the versions received so far.
+// Have returns a copy of the received versions.
 func (p *Proxy) Have() Have {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -164,17 +163,17 @@ func (p *Proxy) Have() Have {
 	return out
 }
 
-// Last returns the time of the last response.
+// Last returns the last response's time.
 func (p *Proxy) Last() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.last
 }
 
-// Ended returns a channel that closes when the stream has ended.
+// Ended returns a channel that closes when the stream ends.
 func (p *Proxy) Ended() <-chan struct{} { return p.done }
 
-// Err returns why the stream ended. It is nil while the stream is open, and after Close.
+// Err returns why the stream ended; nil while it is open, and after Close.
 func (p *Proxy) Err() error {
 	select {
 	case <-p.done:

@@ -36,17 +36,17 @@ func (raw) Unmarshal(data mem.BufferSlice, v any) error {
 		return fmt.Errorf("%T is not bytes", v)
 	}
 	n := data.Len()
-	*b = slices.Grow((*b)[:0], n)[:n] // reuses b, because the proxy reads one message at a time
+	*b = slices.Grow((*b)[:0], n)[:n] // b is reused: the proxy reads one message at a time
 	data.CopyTo(*b)
 	return nil
 }
 
 func (raw) Name() string { return "proto" }
 
-// Item is a resource of a response. Body points into the response: do not keep it.
+// Item is a resource of a response, whose next one invalidates Body.
 type Item struct {
 	Name, Version string
-	Body          []byte // of the Any's value
+	Body          []byte // the Any's value
 }
 
 // Response is one DeltaDiscoveryResponse.
@@ -56,10 +56,10 @@ type Response struct {
 	Items   []Item
 	Removed []string
 	Size    int       // bytes of the message
-	At      time.Time // of the last byte
+	At      time.Time // when the last byte arrived
 }
 
-// Field numbers of DeltaDiscoveryResponse, its Resource, Any, and DeltaDiscoveryRequest.
+// Protobuf field numbers of DeltaDiscoveryResponse, Resource, Any and DeltaDiscoveryRequest.
 const (
 	responseResources, responseURL, responseNonce, responseRemoved = 2, 4, 5, 6
 	itemVersion, itemAny, itemName                                 = 1, 2, 3

@@ -22,20 +22,20 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Gateway is the only Gateway of every World, "namespace/name".
+// Gateway is a World's only Gateway, as "namespace/name".
 const Gateway = "default/gw"
 
 // RevisionHeader is the response header with a route's revision.
 const RevisionHeader = "x-revision"
 
-// Size is the size of a World.
+// Size configures a World.
 type Size struct {
-	Listeners int // HTTPS listeners on Port, each with a wildcard hostname and a certificate; 0: a cleartext listener
-	Hosts     int // with one HTTPRoute each, spread evenly over the listeners
-	Backends  int // every other one is an InferencePool, the rest are Services
-	Endpoints int // endpoints of each backend
+	Listeners int // HTTPS listeners at Port with a wildcard hostname each; 0 means one HTTP listener
+	Hosts     int // each with one HTTPRoute, spread evenly over the listeners
+	Backends  int // InferencePools and Services alternate
+	Endpoints int // for each backend
 	Port      int32
-	NoPools   bool // every backend is a Service
+	NoPools   bool // all backends are Services
 }
 
 var (
@@ -44,13 +44,13 @@ var (
 	Cleartext5000 = Size{Listeners: 0, Hosts: 5000, Backends: 1000, Endpoints: 10, Port: 8080}
 )
 
-// World is one configuration.
+// World makes the objects of one configuration.
 type World struct {
 	Size
 	cert, key []byte
 }
 
-// New creates a World. All its listeners share a certificate.
+// New creates a World, whose listeners share one certificate.
 func New(size Size) (*World, error) {
 	subject := pki.Subject{Name: "bench"}
 	for l := range size.Listeners {
@@ -75,7 +75,7 @@ func meta(format string, args ...any) metav1.ObjectMeta {
 // Host returns the hostname of route i.
 func (w *World) Host(i int) string { return fmt.Sprintf("h%d%s", i, domain(i%max(w.Listeners, 1))) }
 
-// Routes returns the name of route i's route configuration.
+// Routes returns the name of route i's xDS route configuration.
 func (w *World) Routes(i int) string {
 	if w.Listeners == 0 {
 		return model.RoutesName(model.ChainName(false, uint16(w.Port), ""))
@@ -104,14 +104,14 @@ func (w *World) GatewayObject() *gatewayv1.Gateway {
 	return g
 }
 
-// SecretObject returns the Secret with the certificate of listener l.
+// SecretObject returns the certificate of listener l.
 func (w *World) SecretObject(l int) *corev1.Secret {
 	return &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: meta("cert%d", l),
 		Type: corev1.SecretTypeTLS,
 		Data: map[string][]byte{corev1.TLSCertKey: w.cert, corev1.TLSPrivateKeyKey: w.key}}
 }
 
-// Route returns route i, which sets the header RevisionHeader to the revision.
+// Route returns route i, which sets the response header RevisionHeader to revision.
 func (w *World) Route(i, revision int) *gatewayv1.HTTPRoute {
 	r := &gatewayv1.HTTPRoute{TypeMeta: metav1.TypeMeta{APIVersion: "gateway.networking.k8s.io/v1", Kind: "HTTPRoute"},
 		ObjectMeta: meta("route-%d", i)}
@@ -142,8 +142,7 @@ func (w *World) pooled(b int) bool { return b%2 == 1 && !w.NoPools }
 
 func address(b, e int) string { return fmt.Sprintf("127.%d.%d.%d", 100+b/250, b%250, 1+e) }
 
-// Service returns backend b, which must be a Service, and its EndpointSlice. turn selects the
-// address of the first endpoint.
+// Service returns backend b, which must be a Service. turn selects its first endpoint's address.
 func (w *World) Service(b, turn int) (*corev1.Service, *discoveryv1.EndpointSlice) {
 	s := &corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: meta("svc-%d", b)}
 	s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80}}
@@ -181,7 +180,7 @@ func (w *World) pool(b int) (*inferencev1.InferencePool, *v1alpha1.ModelServers)
 	return p, m
 }
 
-// Ops returns the operations that put the World into a store.
+// Ops returns the store operations that add all objects.
 func (w *World) Ops() []store.Op {
 	ops := []store.Op{store.Gateways.Put(w.GatewayObject())}
 	for l := range w.Listeners {
@@ -204,10 +203,10 @@ func (w *World) Ops() []store.Op {
 
 const perFile = 100
 
-// RouteFile returns the name of the file with route i.
+// RouteFile returns the name of route i's file.
 func (w *World) RouteFile(i int) string { return fmt.Sprintf("routes-%03d.yaml", i/perFile) }
 
-// WriteFiles writes the World to a folder, with 100 backends or 100 routes in a file.
+// WriteFiles writes all objects to a folder, 100 backends or routes in a file.
 func (w *World) WriteFiles(dir string) error {
 	objects := []any{w.GatewayObject()}
 	for l := range w.Listeners {
@@ -239,7 +238,7 @@ func (w *World) WriteFiles(dir string) error {
 	return nil
 }
 
-// Address returns the address of endpoint e of Service 0, at turn 0.
+// Address returns the address of Service 0's endpoint e at turn 0.
 func (w *World) Address(e int) string {
 	if e == 0 {
 		return address(0, 100)
@@ -247,8 +246,8 @@ func (w *World) Address(e int) string {
 	return address(0, e)
 }
 
-// StageRoutes writes the file of route i under a temporary name. Route `changed` has the revision;
-// the others have revision 0.
+// StageRoutes writes route i's file under a temporary name. Route changed has the revision, others
+// 0.
 func (w *World) StageRoutes(dir string, i, changed, revision int) error {
 	var objects []any
 	from := i / perFile * perFile
@@ -269,7 +268,7 @@ func (w *World) save(dir, name string, objects ...any) error {
 	return Commit(dir, name)
 }
 
-// Commit renames a file that StageRoutes has written.
+// Commit renames a file of StageRoutes to its name.
 func Commit(dir, name string) error {
 	return os.Rename(filepath.Join(dir, name+"~"), filepath.Join(dir, name))
 }

@@ -18,7 +18,7 @@ var small = []Size{
 	{Listeners: 0, Hosts: 20, Backends: 5, Endpoints: 2, Port: 8080},
 }
 
-// translate returns the resources of a store; the test fails if the translation has problems.
+// translate returns the names of a store's resources, and fails for each finding.
 func translate(t *testing.T, s *store.Store) (names []string) {
 	t.Helper()
 	tr := translator.New(translator.Config{Controller: "penstock.dev/gateway-controller", AnyClass: true})

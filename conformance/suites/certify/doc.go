@@ -5,9 +5,9 @@
 //	certify [-kubeconfig FILE] [-suite REGEXP] [-core] [-run TEST]
 //
 // With -core only the core of each profile runs, and no report is written. The inference
-// extension's suite also runs with Penstock's pickers, as external pickers (inference-epp) and as
-// built-in pickers (inference-own-picker, without a report and without the tests of the suite's own
-// picker).
+// extension's suite runs with Penstock's pickers as external pickers (inference-epp), and with
+// built-in pickers (inference-own-picker). The latter skips the tests of the suite's own picker, so
+// it writes no report.
 //
 // A report with a skipped test or an unsupported feature is an error, except for features of a
 // mesh. Tests: cd conformance && go test ./suites/certify

@@ -55,7 +55,7 @@ func ownPicker(ctx context.Context, kubeconfig string) error {
 		func(ctx context.Context) (bool, error) {
 			made, err := pools.Create(ctx, pool, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			if last = err; err != nil {
-				return false, nil // the last error is reported
+				return false, nil // tries again; the last error is returned
 			}
 			_, still, _ := unstructured.NestedMap(made.Object, "spec", "endpointPickerRef")
 			return !still, nil

@@ -28,7 +28,7 @@ type suite struct {
 	core     string
 	picker   bool
 	// prepare changes a cluster before the suite runs. skip lists, separated by commas, the tests
-	// that prove nothing afterwards. A run with skip writes no report.
+	// that the change makes meaningless. A run with skip writes no report.
 	prepare func(ctx context.Context, kubeconfig string) error
 	skip    string
 	env     []string
@@ -42,8 +42,8 @@ var oneCPU = []string{"GOMAXPROCS=1"}
 var suites = []suite{
 	{name: "gateway-api", program: "gateway-api-conformance",
 		profiles: "GATEWAY-HTTP,GATEWAY-GRPC,GATEWAY-TLS,GATEWAY-TCP,GATEWAY-UDP",
-		// The core has tests for implementations that do not claim the modes Terminate and Mixed,
-		// and must not accept them.
+		// The core has tests for implementations that do not claim the TLS modes Terminate and
+		// Mixed. Such implementations must not accept these modes.
 		core: "Gateway,HTTPRoute,GRPCRoute,TLSRoute,TCPRoute,UDPRoute,ReferenceGrant,TLSRouteModeTerminate,TLSRouteModeMixed"},
 	{name: "inference", program: "inference-conformance", pinned: "suites/inferencepool", env: oneCPU},
 	{name: "inference-epp", program: "inference-conformance", pinned: "suites/inferencepool", picker: true,

@@ -72,7 +72,7 @@ func TestConformanceReport_PublishedCoversClaimedFeatures(t *testing.T) {
 			}
 		}
 		for _, feature := range features.Names() {
-			// the profile does not list this one
+			// A report lists neither core features nor GRPCRouteNamedRouteRule.
 			core := slices.Contains(strings.Split(s.core, ","), string(feature)) || feature == "GRPCRouteNamedRouteRule"
 			if !core && !strings.Contains(string(text), "- "+string(feature)+"\n") {
 				t.Errorf("%s: %s was not tested, want it", name, feature)

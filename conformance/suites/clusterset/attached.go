@@ -51,8 +51,8 @@ func gatewayIsAParent(r *run) {
 	gw.imported("llm", func(u *unstructured.Unstructured) error { return parents(u, other, false) })
 }
 
-// parents checks that the entry of the controller other is unchanged. It also checks that Gateway
-// gw is a parent of the import (want is true), or is not.
+// parents checks that the entry of the controller other is unchanged, and that Gateway gw is a
+// parent of the import exactly if want is true.
 func parents(u *unstructured.Unstructured, other string, want bool) error {
 	found, kept := false, false
 	for _, c := range list(u.Object, "status", "controllers") {

@@ -20,7 +20,6 @@ import (
 
 type defect string
 
-// Defects of controllers.
 const (
 	none            defect = ""
 	neverCollects   defect = "never removes an import"
@@ -33,7 +32,7 @@ const (
 	writesOnce      defect = "never changes an import"
 )
 
-// A correct controller passes. Each defective one fails exactly the tests of its defect.
+// A controller without a defect passes. A defect fails exactly the tests in its list.
 func TestSuite_BrokenControllerFailsExactlyItsTests(t *testing.T) {
 	for d, want := range map[defect][]string{
 		none:            nil,
@@ -69,7 +68,7 @@ func TestSuite_BrokenControllerFailsExactlyItsTests(t *testing.T) {
 	}
 }
 
-// compare compares the failed tests with the expected ones, among those that ran.
+// compare requires that, of the tests that ran, exactly the tests in want have failed.
 func compare(t *testing.T, results []Result, want []string) {
 	t.Helper()
 	for _, r := range results {
@@ -79,17 +78,15 @@ func compare(t *testing.T, results []Result, want []string) {
 	}
 }
 
-// controller plays a controller of a cluster set. In a loop, it compares all objects.
+// controller is a simple controller of a cluster set, which reconciles all objects in a loop.
 type controller struct {
 	clusters []Cluster
 	shape    Shape
 	defect   defect
 }
 
-// manager names the controller's entries, and labels the imports that it made.
 const manager = "clusterset.example/controller"
 
-// fakeCluster is a member with client-go's fake API server.
 func fakeCluster(name string) Cluster {
 	kinds := map[schema.GroupVersionResource]string{}
 	for kind, resource := range resources {
@@ -138,7 +135,7 @@ func (cluster Cluster) sweep(ctx context.Context) {
 	}
 }
 
-// status writes only an object's status. The fake API server does not reject outdated objects.
+// status patches only an object's status. The fake API server never reports a conflict.
 func (cluster Cluster) status(ctx context.Context, resource schema.GroupVersionResource, u *unstructured.Unstructured,
 	status map[string]any) {
 	raw, err := json.Marshal(map[string]any{"status": status})
@@ -261,7 +258,8 @@ func (c controller) mine(u *unstructured.Unstructured) bool {
 		func(e map[string]any) bool { return e["name"] == manager })
 }
 
-// written returns an import's status with other entries of the controller; null removes a field.
+// written returns a merge patch of an import's status, with entries instead of the controller's own
+// entries. A null removes the field.
 func (c controller) written(u *unstructured.Unstructured, entries []any) map[string]any {
 	var controllers []any
 	for _, e := range list(u.Object, "status", "controllers") {

@@ -5,8 +5,8 @@
 //
 // It exits with 1 if a test failed, and with 2 if its flags are invalid. Profile controller needs
 // only objects: the suite exports pools in one member and reads the imports in the others. Profile
-// gateway needs one member: the suite writes the imports, and plays the exporting clusters at
-// Config.Addresses.
+// gateway needs one member: the suite writes the imports, and stands in for the exporting clusters
+// at Config.Addresses.
 //
 // The merged InferencePoolImport has status.controllers alone (shape upstream). The draft has
 // status.clusters with the wiring, which states how to reach an exporter (shape seed). A test is

@@ -53,8 +53,8 @@ func (m *member) annotate(name string, exported bool) {
 	m.change(pools, name, fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, exportAnnotation, value))
 }
 
-// exportedIs returns an error unless the pool's condition Exported has the status, and its message
-// contains all words. Status "" means that the condition does not exist.
+// exportedIs requires that the pool's condition Exported has the status, and that its message
+// contains all words. Status "" requires that the condition does not exist.
 func (m *member) exportedIs(pool, status string, words ...string) error {
 	u, err := m.in(pools).Get(m.run, pool, metav1.GetOptions{})
 	if err != nil {
@@ -113,7 +113,7 @@ func exportIsOptIn(r *run) {
 	for name, annotation := range silent {
 		from.pool(name, annotation)
 	}
-	from.export("llm") // the last export: once llm is imported, the other pools would be, too
+	from.export("llm") // llm is exported last: when it is imported, any other exported pool is, too
 	for _, m := range r.importers() {
 		m.imported("llm", r.exportedBy(from.name))
 		for name := range silent {
@@ -164,7 +164,7 @@ func (r *run) wired(entry map[string]any) error {
 	}
 	epp, _, _ := unstructured.NestedMap(entry, "endpointPicker")
 	at := list(epp, "service")
-	if one, ok := epp["service"].(map[string]any); ok { // an object in the draft's text, a list in its Go type
+	if one, ok := epp["service"].(map[string]any); ok { // an object in the proposal's text, a list in its Go type
 		at = append(at, one)
 	}
 	svc, err := r.exporter().in(services).Get(r, "llm-epp", metav1.GetOptions{})

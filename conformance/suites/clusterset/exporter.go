@@ -14,18 +14,18 @@ import (
 // idHeader identifies a request for pickers, servers and clients.
 const idHeader = "x-clusterset-request"
 
-// exporter plays an exporting cluster: a picker, and one model server at each of Config.Addresses,
-// all on one port.
+// exporter stands in for an exporting cluster: a picker, and a model server at each of
+// Config.Addresses, all on one port.
 type exporter struct {
 	name    string
 	picker  *picker
 	servers []netip.AddrPort
 	port    int
-	// closing release ends streamed responses
+	// release is closed to end streamed responses.
 	release chan struct{}
 
 	mu   sync.Mutex
-	seen map[string]int // bytes of the body, by request
+	seen map[string]int // by request; length of the body in bytes
 }
 
 type answer struct {

@@ -28,7 +28,7 @@ type response struct {
 	details    string
 }
 
-// enter waits until the Gateway is programmed.
+// enter creates a Gateway, and waits until it is programmed.
 func (r *run) enter() *entrance {
 	e := &entrance{
 		member: r.members[0], client: &http.Client{
@@ -58,7 +58,7 @@ func (r *run) enter() *entrance {
 	return e
 }
 
-// route writes a route to imports, given as "NAME" or "NAME=WEIGHT".
+// route creates an HTTPRoute to imports, given as "NAME" or "NAME=WEIGHT".
 func (e *entrance) route(to ...string) {
 	e.create(
 		"apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: llm}\nspec: {parentRefs: " +
@@ -137,7 +137,7 @@ func (e *entrance) chat(status int) response {
 	return got
 }
 
-// answers waits for a response of a cluster; "": any cluster.
+// answers waits for a response with this status from a cluster; "": any cluster.
 func (e *entrance) answers(status int, cluster string) (got response) {
 	e.run.until(fmt.Sprintf("POST %s%s answers %d %s", e.url, completions, status, cluster), func() (err error) {
 		got, err = e.ask(completions, chat)

@@ -26,7 +26,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Defects of gateways.
 const (
 	ignoresWeights defect = "gives all backends the same share"
 	wrongPicker    defect = "asks the picker of an import's first cluster for all of them"
@@ -41,7 +40,7 @@ const (
 	opensMissing   defect = "answers 404 for an import that does not exist"
 )
 
-// A correct gateway passes. Each defective one fails exactly the tests of its defect.
+// A gateway without a defect passes. A defect fails exactly the tests in its list.
 func TestSuite_BrokenGatewayFailsExactlyItsTests(t *testing.T) {
 	for d, want := range map[defect][]string{
 		none:           nil,
@@ -82,7 +81,6 @@ func TestSuite_BrokenGatewayFailsExactlyItsTests(t *testing.T) {
 	}
 }
 
-// loopback returns two addresses on systems where all of 127.0.0.0/8 is loopback.
 func loopback(t *testing.T) []netip.Addr {
 	t.Helper()
 	out := []netip.Addr{netip.MustParseAddr("127.0.0.1")}
@@ -100,7 +98,7 @@ type standIn struct {
 
 	mu   sync.Mutex
 	turn int
-	once map[string][]map[string]any // by import: the entries at the first read
+	once map[string][]map[string]any // by import; its entries at the first read
 }
 
 const gatewayController = "gateway.example/controller"
@@ -175,8 +173,8 @@ func refs(route *unstructured.Unstructured) (out []backendRef) {
 	return out
 }
 
-// read returns the entries to which an import's name leads, and all entries of the import. ok is
-// false if there is no such import.
+// read returns the entries of an import, or its entry for one cluster if name is IMPORT-CLUSTER.
+// all are the import's entries. ok is false if there is no such import.
 func (g *standIn) read(ctx context.Context, namespace, name string) (entries, all []map[string]any, ok bool) {
 	for _, u := range g.cluster.all(ctx, imports) {
 		if u.GetNamespace() != namespace {
@@ -286,8 +284,8 @@ func (g *standIn) send(w http.ResponseWriter, req *http.Request, body []byte, at
 	proxy.ServeHTTP(w, out)
 }
 
-// ask calls a picker. It returns the endpoint or the status of an immediate response, and a
-// function that reports the serving endpoint.
+// ask calls a picker. It returns the endpoint, or the status of an immediate response, and a
+// function that reports the endpoint that served.
 func (g *standIn) ask(req *http.Request, body []byte, picker string) (endpoint string, status int,
 	served func(string)) {
 	none := func(string) {}
@@ -336,7 +334,7 @@ func (g *standIn) ask(req *http.Request, body []byte, picker string) (endpoint s
 		if g.defect == silentAfter || call.Send(m) != nil {
 			return
 		}
-		for { // the picker sends the body back, too
+		for { // the picker first sends the body back
 			resp, err := call.Recv()
 			if err != nil || resp.GetResponseHeaders() != nil {
 				return

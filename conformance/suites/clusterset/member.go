@@ -65,7 +65,7 @@ func (m *member) create(text string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	raw, err := yaml.YAMLToJSON([]byte(text))
 	if err == nil {
-		err = u.UnmarshalJSON(raw) // UnmarshalJSON keeps integers
+		err = u.UnmarshalJSON(raw) // keeps integers, which encoding/json turns into floats
 	}
 	if err != nil {
 		m.run.fail("%w in\n%s", err, text)
@@ -122,8 +122,8 @@ func (m *member) without(resource schema.GroupVersionResource, name string) erro
 	return fmt.Errorf("it is there, want it gone; status %v", u.Object["status"])
 }
 
-// entries returns the entries of status.clusters by exporting cluster. For shape Upstream, the
-// values are nil.
+// entries returns the exporting clusters, with their entries in status.clusters. For shape
+// Upstream, the entries are nil.
 func (r *run) entries(u *unstructured.Unstructured) map[string]map[string]any {
 	out := map[string]map[string]any{}
 	if r.config.Shape == Seed {
@@ -170,8 +170,8 @@ func list(in map[string]any, path ...string) (out []map[string]any) {
 	return out
 }
 
-// condition returns an error unless the object's condition of type typ has the status, and one of
-// the reasons. Status "" accepts any status; without reasons, any reason is accepted.
+// condition requires a condition of type typ with this status, and with one of the reasons. Status
+// "" accepts any status; without reasons, any reason is accepted.
 func condition(object map[string]any, typ, status string, reasons ...string) error {
 	for _, c := range list(object, "conditions") {
 		if c["type"] != typ {

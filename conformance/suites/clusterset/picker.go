@@ -37,7 +37,7 @@ type picker struct {
 
 	mu     sync.Mutex
 	names  netip.AddrPort
-	status int // status of an immediate response; 0: it picks
+	status int // of an immediate response; 0: the picker picks
 	calls  map[string]call
 }
 
@@ -94,7 +94,6 @@ func (p *picker) note(id string, f func(*call)) {
 	p.calls[id] = c
 }
 
-// Process answers the messages of one request, in the gateway's body mode.
 func (p *picker) Process(s extprocv3.ExternalProcessor_ProcessServer) error {
 	var id string
 	mode := filterv3.ProcessingMode_FULL_DUPLEX_STREAMED

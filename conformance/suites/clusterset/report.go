@@ -29,7 +29,7 @@ type profileReport struct {
 }
 
 type core struct {
-	Result       string     `json:"result"` // success, failure, or partial if tests were skipped
+	Result       string     `json:"result"` // success, failure, or partial (tests were skipped)
 	Statistics   statistics `json:"statistics"`
 	SkippedTests []string   `json:"skippedTests,omitempty"`
 	FailedTests  []string   `json:"failedTests,omitempty"`
@@ -39,7 +39,7 @@ type statistics struct {
 	Passed, Skipped, Failed int
 }
 
-// Report returns the report of a run, as YAML. It contains no time: equal results give equal
+// Report returns the report of a run as YAML, without times, so that equal results give equal
 // reports.
 func (s *Suite) Report(implementation Implementation, results []Result) ([]byte, error) {
 	r := report{Kind: "ClusterSetConformanceReport", Implementation: implementation, Shape: s.config.Shape,

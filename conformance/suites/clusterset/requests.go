@@ -118,7 +118,7 @@ func weightedImports(r *run) {
 	for range sent {
 		served[gw.chat(http.StatusOK).Cluster]++
 	}
-	// A gateway may choose at random. The share's standard deviation is then 0.022.
+	// If a gateway chooses at random, the share's standard deviation is 0.022.
 	if share := served["one"] / sent; math.Abs(share-0.75) > 0.1 || served["three"] > 0 {
 		r.fail("weights 3, 1 and 0: of %d requests the clusters got %v", sent, served)
 	}

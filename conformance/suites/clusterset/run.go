@@ -19,7 +19,7 @@ type run struct {
 
 const pause = 50 * time.Millisecond
 
-// run runs a test in a goroutine of its own, which a failure ends.
+// run runs a test in its own goroutine, because a failure ends the goroutine.
 func (s *Suite) run(ctx context.Context, t Test) Result {
 	result := Result{Test: t, Skipped: s.config.skipped(t)}
 	if result.Skipped != "" {
@@ -68,7 +68,7 @@ func (r *run) must(err error) {
 	}
 }
 
-// until waits until missing returns nil. After Config.Timeout, the test fails with its last error.
+// until polls until missing returns nil. After Config.Timeout, the test fails with the last error.
 func (r *run) until(what string, missing func() error) {
 	ctx, cancel := context.WithTimeout(r, r.config.Timeout)
 	defer cancel()

@@ -31,7 +31,7 @@ type Shape string
 const (
 	// Upstream is the merged form: status.controllers[].exportingClusters.
 	Upstream Shape = "upstream"
-	// Seed is the drafted form: status.clusters[], with the wiring.
+	// Seed is the drafted form: status.clusters[], with the wiring (how to reach an exporter).
 	Seed Shape = "seed"
 )
 
@@ -45,24 +45,22 @@ type Cluster struct {
 
 // Config configures a Suite.
 type Config struct {
-	// Clusters are the members. Profile Controller needs at least two, and the first member
-	// exports. Profile Gateway uses only the first.
+	// Clusters are the members. Profile Controller needs two or more, and the first member exports.
+	// Profile Gateway uses only the first member.
 	Clusters []Cluster
-	// Profiles are the profiles to test; empty: all.
+	// Profiles are tested; empty: all.
 	Profiles []Profile
-	// Shape is the shape of the imports' status.
-	Shape Shape
-	// GatewayClass is the class of the gateways, for profile Gateway.
+	Shape    Shape
+	// GatewayClass is the class of the Gateways, for profile Gateway.
 	GatewayClass string
-	// GatewayPort is the port of the Gateways' listeners; 0 is 80.
+	// GatewayPort is the port of the Gateways' listeners; 0: 80.
 	GatewayPort int
 	// Addresses are addresses of this machine that gateways reach, for profile Gateway. Tests with
 	// two model servers need two addresses, because both servers have the same port.
 	Addresses []netip.Addr
-	// ServiceType is the type of the pickers' Services, for profile Controller; empty is
-	// LoadBalancer.
+	// ServiceType is the type of the pickers' Services, for profile Controller; "": LoadBalancer.
 	ServiceType string
-	// Timeout bounds each wait; 0 is a minute.
+	// Timeout bounds each wait; 0: a minute.
 	Timeout time.Duration
 	// Run selects tests by name; nil: all.
 	Run *regexp.Regexp

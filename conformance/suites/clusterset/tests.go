@@ -4,19 +4,16 @@ import "strings"
 
 // Test is one test.
 type Test struct {
-	// Name is the test's name, one word.
-	Name string
-	// Profile is the profile of the test.
+	Name    string
 	Profile Profile
-	// Proves is the sentence that holds if the test passes.
+	// Proves is the sentence that is true if the test passes.
 	Proves string
-	// Needs are what the test needs in order to run.
-	Needs needs
+	Needs  needs
 
 	test func(*run)
 }
 
-// namespace follows from the test's name alone, because importers may have to allow namespaces by
+// namespace depends only on the test's name, because importers may have to allow namespaces by
 // name.
 func (t *Test) namespace() string {
 	return "clusterset-" + strings.ToLower(t.Name)
@@ -25,7 +22,7 @@ func (t *Test) namespace() string {
 type needs uint8
 
 const (
-	wiring needs = 1 << iota // status.clusters
+	wiring needs = 1 << iota // the import's field status.clusters
 	third
 	second // a second address of this machine
 )

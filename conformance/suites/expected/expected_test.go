@@ -181,7 +181,7 @@ func TestConformance_SuiteManifestsServeAsExpected(t *testing.T) {
 	}
 }
 
-// check describes how the world differs from a line; "": it does not.
+// check compares the translation with a line. It returns the difference, or "".
 func (w *world) check(line string) string {
 	if ask, want, ok := strings.Cut(line, " -> "); ok {
 		return differs(want, w.ask(strings.Fields(ask)))
@@ -268,7 +268,8 @@ func missing(want string, have []report.Condition) string {
 	return ""
 }
 
-// ask explains a request or connection: its backends with shares, or the beginning of the response.
+// ask returns a request's or connection's backends with their shares, or the beginning of the
+// response.
 func (w *world) ask(words []string) string {
 	u, err := url.Parse(words[1])
 	if err != nil {

@@ -26,11 +26,11 @@ import (
 
 type translation struct {
 	*testing.T
-	resources map[string][]any // decoded JSON by type ("route", "cluster", "listener", "endpoints", "secret")
+	resources map[string][]any // decoded JSON, by type (route, cluster, listener, endpoints, secret)
 	reports   map[string]string
 }
 
-// given translates documents, all of which must be valid.
+// given translates documents, which must all be valid.
 func given(t *testing.T, documents ...string) *translation {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "all.yaml")
@@ -96,8 +96,8 @@ func decode(t *testing.T, r *resource.Resource) any {
 	return out
 }
 
-// has checks that a resource of a type contains a YAML fragment at some depth: a map's entries, or
-// a list's elements in order.
+// has checks that a resource of this type contains a YAML fragment at some depth: entries of a map,
+// or elements of a list in order.
 func (x *translation) has(kind, fragment string) *translation {
 	x.Helper()
 	if !x.contains(kind, fragment) {
@@ -162,8 +162,6 @@ func part(want, got any) bool {
 	return fmt.Sprint(want) == fmt.Sprint(got)
 }
 
-// Documents for most features: a Gateway with an HTTP listener, and Services a and b with one
-// endpoint each.
 var (
 	gateway  = gatewayOf(`listeners: [{name: http, port: 8080, protocol: HTTP}]`)
 	services = service("a", "10.0.0.1", "") + "\n---\n" + service("b", "10.0.0.2", "")

@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// file is a file of an archive, or a folder if its name ends in a slash.
+// file is a file of an archive; a name that ends in a slash is a folder.
 type file struct {
 	name string
 	mode int64
 	data []byte
 }
 
-// archive makes a tar.gz. All its files belong to root and have the same time.
+// archive makes a tar. All its files belong to root and have the modification time at.
 func archive(files []file, at time.Time) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
@@ -58,8 +58,7 @@ func compressed(files []file, at time.Time) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// tree reads all files below dir, sorted by name, without their modes, and puts prefix before the
-// names.
+// tree reads all files below dir, sorted by name, with mode 0644. prefix precedes their names.
 func tree(dir, prefix string) ([]file, error) {
 	var out []file
 	err := filepath.WalkDir(dir, func(place string, entry fs.DirEntry, err error) error {

@@ -17,7 +17,7 @@ var (
 	chartVersion = regexp.MustCompile(`(?m)^version: (\S+)$`)
 )
 
-// chartNames requires that charts have the release's version: the tree at a tag then has the
+// chartNames requires that charts have the release's version. The tree at a tag then has the
 // published charts, except for digests of images.
 func (d *dist) chartNames() (map[string]string, error) {
 	found, err := filepath.Glob(filepath.Join(d.source, "manifests/charts/*/Chart.yaml"))

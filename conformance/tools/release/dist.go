@@ -19,7 +19,7 @@ type dist struct {
 	version, source, programs, modules, wheels, out, key string
 	platforms                                            []v1.Platform
 
-	time    time.Time // time of the commit, and of all files of an archive
+	time    time.Time // time of the commit, used for all files
 	digests map[string]string
 	sboms   map[string][]byte
 	envoys  []wheel
@@ -36,7 +36,7 @@ func (d *dist) run() error {
 	if err := replaced(d.out, sumsFile); err != nil {
 		return err
 	}
-	if err := d.put(sumsFile, nil); err != nil { // marks the folder for replaced; d.sums fills the file
+	if err := d.put(sumsFile, nil); err != nil { // replaced looks for this file; d.sums fills it
 		return err
 	}
 	d.digests, d.sboms = map[string]string{}, map[string][]byte{}
@@ -52,8 +52,8 @@ func (d *dist) run() error {
 	return nil
 }
 
-// replaced removes a former folder. A folder without the file named mark is an error, because
-// another program wrote it.
+// replaced removes an earlier folder dir and creates a new one. A folder without the file mark was
+// written by another program, which is an error.
 func replaced(dir, mark string) error {
 	found, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

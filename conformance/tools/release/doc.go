@@ -4,10 +4,9 @@
 //	release dist   the folder dist/ of a release, with checksums and their signature (make release)
 //	release push   pushes the images in such a folder, and their signatures (make publish)
 //
-// An image has no base image. Besides the program it has its user (65532), the root certificates of
-// Mozilla (golang.org/x/crypto/x509roots), and /tmp.
+// An image has no base image. It has the program, a user (65532), Mozilla's root certificates
+// (golang.org/x/crypto/x509roots), and /tmp.
 //
-// Invariants: the same programs and sources give the same bytes, in every folder and at every time,
+// Invariants: the same programs and sources give the same bytes in every folder and at every time,
 // except for signatures. Only wheels whose hash is in conformance/tools/envoy.txt are published.
-// Tests: go test . in this folder.
 package main

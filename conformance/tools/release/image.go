@@ -99,7 +99,7 @@ func index(all []*built) (v1.ImageIndex, error) {
 			return nil, err
 		}
 		artifact = mutate.Subject(mutate.ConfigMediaType(artifact, sbomType), *subject).(v1.Image)
-		// The unknown platform keeps engines from using the SBOM as an image.
+		// Because of the unknown platform, container engines do not use the SBOM as an image.
 		out = mutate.AppendManifests(out, mutate.IndexAddendum{Add: artifact, Descriptor: v1.Descriptor{
 			ArtifactType: string(sbomType), Platform: &v1.Platform{OS: "unknown", Architecture: "unknown"},
 		}})
@@ -107,7 +107,7 @@ func index(all []*built) (v1.ImageIndex, error) {
 	return out, nil
 }
 
-// created returns the Unix epoch for a text that is no time.
+// created parses an RFC 3339 time; an invalid text gives the Unix epoch.
 func created(text string) time.Time {
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {

@@ -66,7 +66,6 @@ func digestOf(t *testing.T, dir string) v1.Hash {
 	return manifest.Manifests[0].Digest
 }
 
-// Builds in different folders and at different times give the same bytes.
 func TestImage_TwoBuildsGiveEqualDigests(t *testing.T) {
 	platform := "linux/" + runtime.GOARCH
 	var digests []v1.Hash
@@ -82,8 +81,8 @@ func TestImage_TwoBuildsGiveEqualDigests(t *testing.T) {
 	}
 }
 
-// small builds an image of this test's program, which is quick to build. It returns the folder and
-// the program.
+// small builds an image of this test's program, because that is quick. It returns the image's
+// folder and the program.
 func small(t *testing.T, tag string, push bool) (dir, program string) {
 	t.Helper()
 	program, err := os.Executable()

@@ -13,7 +13,6 @@ import (
 	"time"
 )
 
-// install runs install.sh against a release's folder that is served over HTTP.
 func install(t *testing.T, served, prefix string) (string, error) {
 	t.Helper()
 	_, noCurl := exec.LookPath("curl")
@@ -66,8 +65,9 @@ func TestInstall_AnotherChecksumInstallsNothing(t *testing.T) {
 	}
 }
 
-// A failed installation changes no installed file, and leaves no temporary folder. A relative
-// PREFIX is below the working folder. The folder of a killed installation is removed.
+// If ln or mv fails, install.sh changes no installed file, and leaves no temporary folder. It also
+// removes the temporary folder of a killed installation. A relative PREFIX is relative to the
+// working folder.
 func TestInstall_FailureLeavesWhatWasThere(t *testing.T) {
 	d, prefix := prepared(t), t.TempDir()
 	released(t, d)
@@ -85,7 +85,7 @@ func TestInstall_FailureLeavesWhatWasThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, script := range map[string]string{
-		"ln": "#!/bin/sh\nexit 1\n", // ln fails after the move
+		"ln": "#!/bin/sh\nexit 1\n", // ln fails after install.sh has moved the files
 		"mv": "#!/bin/sh\ncase \"$1\" in penstock-*) exit 1;; esac\nexec /bin/mv \"$@\"\n",
 	} {
 		bin := t.TempDir()
@@ -105,8 +105,8 @@ func TestInstall_FailureLeavesWhatWasThere(t *testing.T) {
 	}
 }
 
-// cosign runs in another folder, so it gets the key's absolute path. The URI of a key stays
-// unchanged.
+// install.sh runs cosign in another folder, so it passes a key file's absolute path. It passes a
+// key's URI unchanged.
 func TestInstall_KeyIsThatOfTheUsersFolder(t *testing.T) {
 	d, here := prepared(t), t.TempDir()
 	released(t, d)
@@ -126,7 +126,6 @@ func TestInstall_KeyIsThatOfTheUsersFolder(t *testing.T) {
 	}
 }
 
-// inPath runs a release's install.sh with only the environment variables in vars, and PATH.
 func inPath(t *testing.T, d *dist, path string, vars ...string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sh", filepath.Join(d.out, "install.sh"))
@@ -135,8 +134,7 @@ func inPath(t *testing.T, d *dist, path string, vars ...string) (string, error) 
 	return string(out), err
 }
 
-// commands makes a folder with scripts in place of programs. It returns a PATH that begins with the
-// folder.
+// commands writes scripts to a folder, and returns a PATH that begins with the folder.
 func commands(t *testing.T, scripts map[string]string) string {
 	t.Helper()
 	bin := t.TempDir()
@@ -148,7 +146,8 @@ func commands(t *testing.T, scripts map[string]string) string {
 	return bin + ":/usr/bin:/bin"
 }
 
-// PENSTOCK_URL is a folder here, and PENSTOCK_VERSION has the form of a tag.
+// install.sh verifies the signature only if cosign is installed. PENSTOCK_URL is a folder, and
+// PENSTOCK_VERSION has the form of a tag.
 func TestInstall_SignatureIsVerifiedWhereCosignIsThere(t *testing.T) {
 	d := prepared(t)
 	released(t, d)
@@ -187,7 +186,7 @@ func TestInstall_SignatureIsVerifiedWhereCosignIsThere(t *testing.T) {
 	}
 }
 
-// curl serves a published release without a signature.
+// Here, curl is a script that serves a published release without a signature.
 func TestInstall_MistakesAreErrorsAndLeaveNothing(t *testing.T) {
 	d := prepared(t)
 	released(t, d)

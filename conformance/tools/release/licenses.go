@@ -11,8 +11,8 @@ import (
 
 var licenseFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([.-].*)?$`)
 
-// licenses returns the licenses of the modules in the programs, and of Envoy. A module without a
-// license file is an error.
+// licenses returns the licenses of the programs' modules and of Envoy. A module without a license
+// file is an error.
 func (d *dist) licenses() ([]byte, error) {
 	list, err := os.ReadFile(d.modules)
 	if err != nil {
@@ -48,8 +48,8 @@ func (d *dist) licenses() ([]byte, error) {
 	return append(out.Bytes(), envoy...), err
 }
 
-// envoyLicenses returns the licenses of the Envoy beside the program. Envoy's own is Apache-2.0, as
-// Penstock's; its wheel has only the wheel's license.
+// envoyLicenses returns the licenses of the Envoy beside the program. Envoy has Penstock's license,
+// Apache-2.0. Envoy's wheel contains only the license of the wheel.
 func (d *dist) envoyLicenses() ([]byte, error) {
 	if len(d.envoys) == 0 {
 		return nil, nil

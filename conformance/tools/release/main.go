@@ -33,7 +33,7 @@ func command(args []string) error {
 			fmt.Fprintln(flags.Output(), "usage: release image -tag NAME -out FOLDER [-push] OS/ARCH=PROGRAM...")
 			flags.PrintDefaults()
 		}
-		_ = flags.Parse(args[1:]) // ends the process on an error
+		_ = flags.Parse(args[1:]) // an error ends the process
 		return run(*tag, *out, *push, flags.Args())
 	case "dist":
 		var d dist

@@ -23,7 +23,7 @@ type packager interface {
 	ConventionalFileName(info *nfpm.Info) string
 }
 
-// packages puts the program and Envoy into one folder, where penstock looks for Envoy.
+// packages puts Envoy into the program's folder, where penstock looks for it.
 func (d *dist) packages() error {
 	unit := filepath.Join(d.source, "manifests/release/linux")
 	licenses, err := d.licenses()
@@ -56,7 +56,7 @@ func (d *dist) packagesOf(platform v1.Platform, unit string, licenses []byte) er
 		write("README.md", readme, err), write("penstock.service", service, failed)); err != nil {
 		return err
 	}
-	// Envoy needs the wheel's C library, and preinstall.sh needs useradd.
+	// The C library must be as new as the one that Envoy's wheel needs. preinstall.sh runs useradd.
 	for format, depends := range map[packager][]string{
 		deb.Default:    {"libc6 (>= 2.31)"},
 		rpm.DefaultRPM: {"glibc >= 2.31", "(shadow-utils or shadow)"},
@@ -76,8 +76,8 @@ func (d *dist) packagesOf(platform v1.Platform, unit string, licenses []byte) er
 	return nil
 }
 
-// about describes the package for a platform. unit is the folder of the package's scripts. made is
-// the folder of files that were generated for this release.
+// about describes the package for a platform. unit is the folder of the package's scripts, and made
+// is the folder of files generated for this release.
 func (d *dist) about(platform v1.Platform, unit, made string) *nfpm.Info {
 	entry := func(mode os.FileMode, from, to string) *nfpmfiles.Content {
 		return &nfpmfiles.Content{Source: from, Destination: to,
@@ -89,7 +89,7 @@ func (d *dist) about(platform v1.Platform, unit, made string) *nfpm.Info {
 		return c
 	}
 	vendors := entry(0o644, filepath.Join(unit, "completion/_penstock"), "/usr/share/zsh/vendor-completions/_penstock")
-	vendors.Packager = "deb" // where Debian's zsh looks
+	vendors.Packager = "deb" // Debian's zsh looks there
 	functions := entry(0o644, filepath.Join(unit, "completion/_penstock"), "/usr/share/zsh/site-functions/_penstock")
 	functions.Packager = "rpm"
 	link := entry(0o777, "/usr/lib/penstock/penstock", "/usr/bin/penstock")
@@ -123,7 +123,7 @@ func (d *dist) about(platform v1.Platform, unit, made string) *nfpm.Info {
 				PreRemove:   filepath.Join(unit, "preremove.sh"),
 				PostRemove:  filepath.Join(unit, "postremove.sh"),
 			},
-			Deb: nfpm.Deb{Predepends: []string{"passwd"}}, // preinst runs useradd
+			Deb: nfpm.Deb{Predepends: []string{"passwd"}}, // useradd in preinst
 			RPM: nfpm.RPM{BuildHost: "localhost", Summary: "Gateways for model servers"},
 		},
 	})

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// After dpkg unpacks a package, the program runs, has Envoy in its folder, and has a unit that
-// starts it as its own user.
+// An unpacked .deb has a program that runs, Envoy in the program's folder, and a systemd unit that
+// starts the program as its own user.
 func TestPackages_DebUnpacksIntoAProgramWithEnvoyAndAUnit(t *testing.T) {
 	files := released(t, prepared(t))
 	name := "penstock_0.1.0_" + runtime.GOARCH + ".deb"
@@ -76,7 +76,7 @@ func TestPackages_DebUnpacksIntoAProgramWithEnvoyAndAUnit(t *testing.T) {
 	}
 }
 
-// The unit runs penstock up. It waits longer for the end of requests than penstock does.
+// systemd waits longer for the end of requests (TimeoutStopSec) than penstock does.
 func TestPackages_UnitStopsWithinItsTime(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "manifests/release/linux/penstock.service"))
 	if err != nil {
@@ -105,7 +105,7 @@ func TestPackages_RPMAndFormulaAreOfThisRelease(t *testing.T) {
 		t.Errorf("RPM for %s: got %d bytes, want one", arch, len(rpm))
 	}
 	for _, want := range []string{"glibc", "(shadow-utils or shadow)", "_penstock", "daemon-reload"} {
-		if !strings.Contains(string(rpm), want) { // the header is not compressed
+		if !strings.Contains(string(rpm), want) { // an RPM's header is not compressed
 			t.Errorf("RPM for %s: want %q in its header", arch, want)
 		}
 	}

@@ -9,11 +9,10 @@ import (
 	"strings"
 )
 
-// pageLink matches the target of a link in a page, without its heading.
 var pageLink = regexp.MustCompile(`\]\(([^)#\s]+)`)
 
-// pages returns an archive's README.md, and the pages that it and findings name. Links to files
-// outside of archives lead to the repository at this version.
+// pages returns an archive's README.md and docs. Links to files outside of the archive become links
+// to the repository at this version.
 func (d *dist) pages() ([]file, error) {
 	readme, err := d.text("archive.md")
 	if err != nil {
@@ -44,7 +43,7 @@ func (d *dist) pages() ([]file, error) {
 	return all, nil
 }
 
-// text reads a text of manifests/release and inserts the version, also in links to main.
+// text reads a file of manifests/release and inserts the version, also in links to main.
 func (d *dist) text(name string) ([]byte, error) {
 	data, err := os.ReadFile(filepath.Join(d.source, "manifests/release", name))
 	filled := strings.NewReplacer("{VERSION}", d.version, "{REPOSITORY}", homepage,

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// An unpacked archive needs no clone. It has the files of its relative links; other links lead to
-// the repository at this version.
+// Each relative link on an archive's pages leads to a file of the archive. Other links lead to the
+// repository at this version.
 func TestPages_ArchiveHasItsOwnReadmeAndNoDeadLink(t *testing.T) {
 	d := prepared(t)
 	d.platforms = published[:1]

@@ -9,17 +9,17 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// user is the ID of the user and group of the process, as in distroless images (nonroot) and in the
+// user is the ID of the process's user and group, as in distroless images (nonroot) and in the
 // chart.
 const user = "65532"
 
 func base() []file {
 	var roots bytes.Buffer
 	for root := range bundle.Roots() {
-		// Omit constrained roots: PEM cannot express the constraint, so the root would be trusted
-		// for too much.
+		// PEM cannot express a root's constraint, so clients would trust a constrained root for too
+		// much.
 		if root.Constraint == nil {
-			_ = pem.Encode(&roots, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // a write to memory
+			_ = pem.Encode(&roots, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // cannot fail
 		}
 	}
 	return []file{

@@ -19,14 +19,14 @@ type about struct {
 	deps             []*debug.Module
 	goVersion        string
 	os, architecture string
-	revision         string // "" if unknown; with "-modified" if the tree had changes
+	revision         string // commit, with "-modified" if the tree had changes; "": unknown
 	time             time.Time
 	sum              string
-	parts            []cyclonedx.Component // published with the program, in addition to its modules
+	parts            []cyclonedx.Component // in addition to the modules, such as Envoy
 }
 
 // inspect reads a program's modules. A non-empty version replaces the main module's version, which
-// without a tag names a commit.
+// is a commit in an untagged tree.
 func inspect(path string, data []byte, version string) (*about, error) {
 	info, err := buildinfo.Read(bytes.NewReader(data))
 	if err != nil {
@@ -79,7 +79,7 @@ func (a *about) sbom() ([]byte, error) {
 	for _, m := range modules {
 		c := cyclonedx.Component{BOMRef: purl(m.Path, m.Version), Type: cyclonedx.ComponentTypeLibrary, Name: m.Path,
 			Version: m.Version, PackageURL: purl(m.Path, m.Version)}
-		if m.Sum != "" { // the hash of the module's files, as in go.sum
+		if m.Sum != "" { // hash of the module's files, as in go.sum
 			c.Properties = &[]cyclonedx.Property{{Name: "go:sum", Value: m.Sum}}
 		}
 		components, refs = append(components, c), append(refs, c.BOMRef)

@@ -23,7 +23,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// The payload type and the annotation with the signature that cosign reads.
+// cosign reads this payload type, and the signature in this annotation.
 const (
 	payloadType         = types.MediaType("application/vnd.dev.cosign.simplesigning.v1+json")
 	signatureAnnotation = "dev.cosignproject.cosign/signature"
@@ -37,7 +37,7 @@ func sign(key *ecdsa.PrivateKey, data []byte) (string, error) {
 }
 
 // signImages writes each image's signature to NAME.tar.sig beside its archive. It signs the payload
-// that push later sends to the registry for cosign verify.
+// for cosign verify, which push later sends to the registry.
 func (d *dist) signImages(key *ecdsa.PrivateKey) error {
 	for _, tag := range slices.Sorted(maps.Keys(d.digests)) {
 		ref, err := name.ParseReference(tag)
@@ -71,8 +71,8 @@ func payload(ref name.Reference, digest string) []byte {
 	return text
 }
 
-// pushSignature pushes the signature in file to the tag where cosign looks for it. Without the file
-// it does nothing.
+// pushSignature pushes the signature in file to the tag where cosign looks for it. It does nothing
+// if the file does not exist.
 func pushSignature(file string, ref name.Reference, digest v1.Hash) error {
 	signature, err := readFile(file)
 	if err != nil || signature == nil {

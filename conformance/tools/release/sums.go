@@ -11,8 +11,7 @@ import (
 
 const sumsFile = "SHA256SUMS"
 
-// sums writes checksums in the form of sha256sum. With a key it also signs the checksums and the
-// images.
+// sums writes checksums in sha256sum's format. With a key, it signs the checksums and the images.
 func (d *dist) sums() error {
 	files, err := tree(d.out, "")
 	if err != nil {
@@ -39,8 +38,7 @@ func (d *dist) sums() error {
 	return errors.Join(d.put(sumsFile+".sig", []byte(signature+"\n")), d.signImages(key))
 }
 
-// signingKey reads an ECDSA key in PEM, as `openssl ecparam -genkey` or `openssl genpkey` writes
-// it.
+// signingKey reads an ECDSA key in PEM, as openssl ecparam -genkey or openssl genpkey writes it.
 func signingKey(text []byte) (*ecdsa.PrivateKey, error) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		switch block.Type {

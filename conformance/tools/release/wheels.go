@@ -17,11 +17,11 @@ import (
 )
 
 type wheel struct {
-	platform      string // end of the wheel's name
+	platform      string // suffix of the wheel's file name
 	version       string
 	program       []byte
 	programSHA256 string
-	licenses      []file // license files of the package, which wraps Envoy
+	licenses      []file // of the Python package that wraps Envoy
 }
 
 var wheelPlatforms = map[string]string{
@@ -96,7 +96,6 @@ func (w *wheel) component() cyclonedx.Component {
 	}
 }
 
-// wheelLicenses returns the license files in a wheel's metadata folder.
 func wheelLicenses(data []byte) ([]file, error) {
 	r, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
 	if err != nil {

@@ -12,14 +12,12 @@ import (
 
 // Port is a kind of listener.
 type Port struct {
-	// Name of the port, as in messages.
 	Name string
 	// Clients describes the intended clients.
 	Clients string
-	// Share is the part of the process's file descriptors (RLIMIT_NOFILE) for connections of the
-	// port, above 0 and below 1.
+	// Share is the port's part of the process's file descriptors (RLIMIT_NOFILE), between 0 and 1.
 	Share float64
-	// Attack is the test in conformance/promises/attacks that attacks the port.
+	// Attack is the port's test in conformance/promises/attacks.
 	Attack string
 }
 
@@ -33,18 +31,18 @@ var (
 	Admin   = Port{"admin", "people, on this machine", 0.03, "TestAdmin_DNSRebindingReadsNothing"}
 	Health  = Port{"health", "the kubelet", 0.02, "TestHealth_AnswersFromTheFirstMoment"}
 	Events  = Port{"kv-events", "model servers", 0.05, "TestKVEvents_HostileServerThatDialsHarmsNoOtherServer"}
-	// Local is the socket in the state folder that serves pages. Other users cannot connect to it.
+	// Local is the Unix socket in the state folder, for this user only.
 	Local = Port{"local", "commands of this user", 0.05, "TestState_FolderIsPrivate"}
-	// External is the only port of each program of penstock-external.
+	// External is the only port of penstock-external.
 	External = Port{"external", "pickers", 0.5, "TestProcess_HostilePromptsHarmThemselvesAlone"}
 )
 
-// All are the ports of a process of penstock.
+// All are the ports of penstock.
 var All = []Port{ADS, Picker, Peers, Members, Pages, Admin, Health, Events, Local}
 
 const least = 16
 
-// Most is how many connections the port may have at a time.
+// Most is the maximum number of connections.
 func (p Port) Most() int { return max(int(p.Share*float64(descriptors())), least) }
 
 func descriptors() uint64 {
@@ -55,8 +53,7 @@ func descriptors() uint64 {
 	return min(uint64(limit.Cur), 1<<20)
 }
 
-// Listen opens a socket. The network is "tcp" or "unix". Only this process's user may connect to a
-// Unix socket.
+// Listen opens a "tcp" or "unix" socket. Only this process's user may connect to a Unix socket.
 func (p Port) Listen(ctx context.Context, network, address string) (net.Listener, error) {
 	var config net.ListenConfig
 	if network == "unix" {
@@ -75,8 +72,8 @@ func (p Port) Listen(ctx context.Context, network, address string) (net.Listener
 	return &listener{l, p}, nil
 }
 
-// No other user may connect between bind and chmod. Linux keeps the mode that a socket has before
-// bind; elsewhere the call may fail.
+// private sets the mode before bind, so that no other user connects before chmod. Only Linux keeps
+// this mode; elsewhere the call may fail.
 func private(_, _ string, c syscall.RawConn) error {
 	return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), 0o600) })
 }
@@ -86,7 +83,7 @@ type listener struct {
 	port Port
 }
 
-// SetDeadline makes a waiting call of Accept return at t.
+// SetDeadline makes a blocked Accept return at t.
 func (l *listener) SetDeadline(t time.Time) error {
 	if at, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); ok {
 		return at.SetDeadline(t)
@@ -94,8 +91,8 @@ func (l *listener) SetDeadline(t time.Time) error {
 	return nil
 }
 
-// Limit bounds the connections of a listener by the share of the Port that opened it. If no Port
-// opened it, p's share counts. The parameter `with` has further limits.
+// Limit bounds a listener's connections by the share of the Port that opened it, otherwise of p.
+// `with` has further limits.
 func (p Port) Limit(l net.Listener, with admission.Config) net.Listener {
 	if own, ok := l.(*listener); ok {
 		l, p = own.Listener, own.port
@@ -104,7 +101,7 @@ func (p Port) Limit(l net.Listener, with admission.Config) net.Listener {
 	return admission.Listen(l, with)
 }
 
-// Open bounds the connections of a listener whose clients do not authenticate.
+// Open is Limit for clients that do not authenticate.
 func (p Port) Open(l net.Listener) net.Listener {
 	return p.Limit(l, admission.Config{Trusting: true})
 }

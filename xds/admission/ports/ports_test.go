@@ -20,7 +20,7 @@ import (
 
 const top = "../../.."
 
-// others lists packages outside the product that open sockets, with the reason.
+// others lists packages that may open sockets, with the reason.
 var others = map[string]string{
 	"xds/admission/ports":                 "it opens them for all",
 	"picker/modelserver":                  "a simulated model server",
@@ -55,7 +55,6 @@ func TestPorts_NoOtherPackageOpensASocket(t *testing.T) {
 	}
 }
 
-// A call that opens a socket for clients must be found under any name of the imported package.
 func TestPorts_EveryWayToOpenASocketIsFound(t *testing.T) {
 	for _, c := range []struct {
 		imports, code string
@@ -107,14 +106,14 @@ func TestPorts_EveryWayToOpenASocketIsFound(t *testing.T) {
 
 const module = "github.com/penstock-project/penstock/"
 
-// opened lists where a file opens a socket for clients. If source is nil, the file is on disk.
+// opened lists the calls in a file that open sockets. If source is nil, the file is on disk.
 func opened(path string, source any) (found []string, err error) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, path, source, 0)
 	if err != nil {
 		return nil, err
 	}
-	imported := map[string]string{} // import paths by their names in the file
+	imported := map[string]string{} // import paths by name
 	for _, spec := range file.Imports {
 		from := strings.Trim(spec.Path.Value, `"`)
 		name := filepath.Base(from)
@@ -127,7 +126,7 @@ func opened(path string, source any) (found []string, err error) {
 		}
 		imported[name] = from
 		if spec.Name == nil {
-			imported[strings.TrimSuffix(name, "-go")] = from // a package like quic-go is named quic
+			imported[strings.TrimSuffix(name, "-go")] = from // quic-go's package is named quic
 		}
 	}
 	ast.Inspect(file, func(n ast.Node) bool {
@@ -151,14 +150,12 @@ func opened(path string, source any) (found []string, err error) {
 
 var methods = []string{"ListenAndServe", "ListenAndServeTLS", "ListenAndServeQUIC"}
 
-// opens reports whether a package's function or type opens a socket, by the names in the standard
-// library and in other modules.
 func opens(from, name string) bool {
 	switch from {
 	case "net/http/httptest":
 		return strings.HasPrefix(name, "New") && strings.HasSuffix(name, "Server")
 	case "net/http/fcgi":
-		return name == "Serve" // serves the socket that is the standard input
+		return name == "Serve" // the socket is standard input
 	}
 	return strings.HasPrefix(name, "Listen") && !strings.HasPrefix(name, "Listener") ||
 		slices.Contains([]string{"FileListener", "FilePacketConn", "NewListener", "Bind"}, name) && from != "crypto/tls"
@@ -205,7 +202,7 @@ func TestPorts_OpenConnectionsAreBounded(t *testing.T) {
 	l = p.Open(l)
 	t.Cleanup(func() { _ = l.Close() })
 	accepted := make(chan net.Conn, 100)
-	go func() { // until the listener closes
+	go func() {
 		for {
 			c, err := l.Accept()
 			if err != nil {

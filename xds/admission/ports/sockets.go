@@ -10,16 +10,15 @@ import (
 	"syscall"
 )
 
-// Sockets are the listeners that outlive the program of this process: one that replaces it in place
-// takes them, so clients wait meanwhile. A nil Sockets only opens.
+// Sockets are listeners that this process's next program inherits (after exec), so that clients
+// only wait. nil inherits nothing.
 type Sockets struct {
 	mu        sync.Mutex
 	open      map[string][]net.Listener
 	inherited map[string][]int
 }
 
-// NewSockets makes a Sockets. The argument is what Keep has returned in the earlier program, or
-// nil.
+// NewSockets takes the result of Keep in the earlier program, or nil.
 func NewSockets(inherited map[string][]int) *Sockets {
 	for _, list := range inherited {
 		for _, fd := range list {
@@ -29,8 +28,8 @@ func NewSockets(inherited map[string][]int) *Sockets {
 	return &Sockets{open: map[string][]net.Listener{}, inherited: inherited}
 }
 
-// Listen is like Port.Listen, and takes the inherited listener if there is one of the same port,
-// network and address. Listeners at port 0 are taken in the order in which they were opened.
+// Listen is Port.Listen, but first takes an inherited listener of the same port, network and
+// address. Listeners at port 0 are taken in their order of opening.
 func (s *Sockets) Listen(ctx context.Context, p Port, network, address string) (net.Listener, error) {
 	if s == nil {
 		return p.Listen(ctx, network, address)
@@ -62,7 +61,7 @@ func (s *Sockets) Has(p Port, network, address string) bool {
 
 func key(p Port, network, address string) string { return p.Name + " " + network + " " + address }
 
-// s.mu is held.
+// The caller holds s.mu.
 func (s *Sockets) take(key string) (net.Listener, error) {
 	list := s.inherited[key]
 	if len(list) == 0 {
@@ -81,7 +80,7 @@ func (s *Sockets) take(key string) (net.Listener, error) {
 	return l, nil
 }
 
-// Drop closes the inherited listeners that Listen has not taken.
+// Drop closes the remaining inherited listeners.
 func (s *Sockets) Drop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,8 +92,7 @@ func (s *Sockets) Drop() {
 	s.inherited = nil
 }
 
-// Keep duplicates the file descriptors of all open listeners, so they outlive these. Their keys are
-// for NewSockets.
+// Keep duplicates the file descriptors of all open listeners, for NewSockets.
 func (s *Sockets) Keep() (map[string][]int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

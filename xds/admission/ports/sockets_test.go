@@ -8,7 +8,6 @@ import (
 	"testing"
 )
 
-// The next program serves the same ports and sockets, and connections wait meanwhile.
 func TestSockets_ListenersAndWaitingConnectionsOutliveTheirProgram(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	before := NewSockets(nil)

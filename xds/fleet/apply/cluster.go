@@ -27,18 +27,17 @@ import (
 // FieldManager is Penstock's name in managedFields.
 const FieldManager = "penstock"
 
-// ErrNotOwned is the error of Apply if an object of the same name exists without Penstock's label.
+// ErrNotOwned is the error of Apply if an object without Penstock's label has the name.
 var ErrNotOwned = errors.New("exists without the label of Penstock")
 
 // Config configures a Cluster.
 type Config struct {
-	// REST configures the connection to the API server. Its rate limit is ignored. Required.
+	// REST's rate limit is ignored. Required.
 	REST *rest.Config
-	// Namespaces restricts the watched namespaces. An empty list means all.
+	// Namespaces are the watched namespaces; empty: all.
 	Namespaces []string
-	// Changed is called, from several goroutines, with each object that was added, changed or
-	// deleted. For a pod, it is called with the name of the fleet, and only if the nodes that run
-	// the fleet have changed. Required.
+	// Changed is called, from several goroutines, with each changed or deleted object. For pods, it
+	// is called with the fleet's name, if the fleet's nodes have changed. Required.
 	Changed func(Ref)
 }
 
@@ -55,7 +54,7 @@ type Cluster struct {
 
 func New(c Config) (*Cluster, error) {
 	cfg := rest.CopyConfig(c.REST)
-	cfg.QPS = -1 // only objects that differ are written; a rate limit would delay them
+	cfg.QPS = -1 // a rate limit would delay writes; only objects that differ are written
 	client, err := dynamic.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes client: %w", err)
@@ -68,7 +67,7 @@ func New(c Config) (*Cluster, error) {
 		pods: map[Ref]map[Ref]*Object{}}, nil
 }
 
-// Run watches the objects until ctx ends. It calls synced once, after all objects have been listed.
+// Run watches objects until ctx ends. It calls synced once all objects have been listed.
 func (c *Cluster) Run(ctx context.Context, synced func()) error {
 	group, ctx := errgroup.WithContext(ctx)
 	var left sync.WaitGroup
@@ -109,7 +108,7 @@ func (c *Cluster) listWatch(kind, namespace string) *cache.ListWatch {
 	}
 }
 
-// Objects returns the objects of one fleet at the API server, sorted by kind, without pods.
+// Objects returns one fleet's objects, sorted by kind, without pods.
 func (c *Cluster) Objects(namespace, fleet string) []Object {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,7 +126,7 @@ func (c *Cluster) Objects(namespace, fleet string) []Object {
 	return out
 }
 
-// mu is held.
+// The caller holds c.mu.
 func (c *Cluster) nodes(namespace, fleet string) (out []string) {
 	for _, pod := range c.pods[Ref{podKind, namespace, fleet}] {
 		out = append(out, pod.Nodes...)
@@ -136,8 +135,8 @@ func (c *Cluster) nodes(namespace, fleet string) (out []string) {
 	return slices.Compact(out)
 }
 
-// Apply writes an object. The parameter `applied` is the object's hash. If known is set, Objects
-// has returned the object; otherwise Apply reads it first.
+// Apply writes an object and its hash. If known is not set, Apply first checks that no object
+// without Penstock's label has the name.
 func (c *Cluster) Apply(ctx context.Context, obj render.Object, applied string, known bool) error {
 	kind := obj.GetObjectKind().GroupVersionKind().Kind
 	client := c.client.Resource(kinds[kind]).Namespace(obj.GetNamespace())
@@ -180,7 +179,7 @@ func encode(obj render.Object, applied string) ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// Delete deletes an object, unless a new object of the same name has replaced it.
+// Delete deletes an object, unless another object has replaced it.
 func (c *Cluster) Delete(ctx context.Context, o Object) error {
 	uid := types.UID(o.UID)
 	background := metav1.DeletePropagationBackground
@@ -252,7 +251,7 @@ func (in *intake) Update(obj any) error {
 	return nil
 }
 
-// Replace receives a whole list: all other objects were deleted.
+// All objects that are not in the list were deleted.
 func (in *intake) Replace(list []any, _ string) error {
 	there := map[Ref]bool{}
 	for _, obj := range list {

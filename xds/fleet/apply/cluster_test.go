@@ -62,7 +62,7 @@ func TestPod_NodesAreThoseOfReadyPods(t *testing.T) {
 			"status": {"hostIPs": [%s], "conditions": [{"type": "Ready", "status": %q}]}}`, name, version, render.LabelFleet, nodes, ready)
 	}
 	one, two := `{"ip": "198.51.100.1"}, {"ip": "2001:db8::1"}`, `{"ip": "198.51.100.2"}`
-	// A pod is not an object of the fleet, even if it has the fleet's name.
+	// A pod is not an object of the fleet, even with the fleet's name.
 	api.pods = []string{pod("a", "1", "True", one), pod("b", "2", "True", one), pod("edge", "3", "True", two),
 		pod("c", "4", "False", `{"ip": "198.51.100.3"}`)}
 	c := api.follow(t)
@@ -158,7 +158,7 @@ func (a *api) follow(t *testing.T) *apply.Cluster {
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	switch {
-	// Rejected, as by an older API server, so that the client lists.
+	// An older API server rejects this request, and the client then lists.
 	case r.URL.Query().Get("sendInitialEvents") != "":
 		w.WriteHeader(http.StatusUnprocessableEntity)
 		_ = json.NewEncoder(w).Encode(metav1.Status{
@@ -206,7 +206,6 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		list := map[string]any{"kind": "List", "apiVersion": "v1", "metadata": map[string]any{"resourceVersion": "6"},
 			"items": []any{}}
-		// A list has only objects with the label that the client selects.
 		if strings.HasSuffix(r.URL.Path, "/services") && a.object != nil && a.object.Labels != nil {
 			list["items"] = []any{a.object}
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-project/penstock/xds/fleet/render"
 )
 
-// AnnotationApplied is the annotation with the hash of the applied object, for all replicas.
+// AnnotationApplied has the hash of the applied object, for all replicas.
 const AnnotationApplied = "penstock.dev/applied"
 
 // Ref names an object of a fleet.
@@ -22,31 +22,31 @@ type Ref struct{ Kind, Namespace, Name string }
 
 func (r Ref) String() string { return r.Kind + " " + objectid.Join(r.Namespace, r.Name) }
 
-// Object has the fields of an object that a Cluster keeps.
+// Object has the fields of a Kubernetes object that a Cluster keeps.
 type Object struct {
 	Ref
 	UID     string
-	Fleet   string // value of render.LabelFleet
-	Applied string // value of AnnotationApplied
-	// Mark is the generation, or the resource version for kinds without a generation.
+	Fleet   string
+	Applied string
+	// Mark is the generation; for kinds without a generation, the resource version.
 	Mark string
-	// Owner and OwnerName are the UID and name of the object's Gateway.
+	// Owner and OwnerName are the Gateway's UID and name.
 	Owner, OwnerName string
 	Deleting         bool
 
-	// Only a Deployment sets these fields.
+	// Replicas, Available and Stuck are a Deployment's.
 	Replicas, Available int32
-	// Stuck is the reason why the Deployment's rollout makes no progress.
+	// Stuck is why the rollout makes no progress.
 	Stuck string
 	// Balancer has the load balancer's addresses and names.
 	Balancer, External, ClusterIPs []string
 	Type                           corev1.ServiceType
-	// spec.loadBalancerClass
+	// Class is spec.loadBalancerClass.
 	Class string
 	// Ports are the ports of a NetworkPolicy's first rule.
 	Ports []render.Socket
-	// Nodes are the addresses of the nodes with ready pods of the fleet. They come from the pods,
-	// so that Penstock needs no permission to read nodes.
+	// Nodes are the nodes' addresses, taken from the fleet's ready pods, because Penstock may not
+	// read nodes.
 	Nodes []string
 
 	version uint64

@@ -46,7 +46,7 @@ func TestNetworkPolicy_PortsOfListenersAreRead(t *testing.T) {
 		{[]any{rule(int64(80), int64(443)), rule(int64(19003))}, []render.Socket{{Number: 80}, {Number: 443}}},
 		{[]any{map[string]any{"ports": []any{map[string]any{"protocol": "UDP", "port": int64(53)}}}},
 			[]render.Socket{{Number: 53, UDP: true}}},
-		{[]any{rule("http")}, nil}, // a user may have edited it
+		{[]any{rule("http")}, nil}, // a user's edit
 		{[]any{"?"}, nil},
 		{nil, nil},
 	} {

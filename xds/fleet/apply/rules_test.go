@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Penstock may write the objects of fleets and review tokens in every namespace. Only in its own
-// namespace may it write its Lease and its authority's Secret. discovery/kube tests reads.
+// Penstock may write its Lease and its authority's Secret only in its own namespace. discovery/kube
+// tests the permissions to read.
 func TestRBAC_InstalledRulesAreLeastPrivilege(t *testing.T) {
 	want := map[string]string{at(reviews): "create"}
 	for _, resource := range kinds {
@@ -39,7 +39,6 @@ func TestRBAC_InstalledRulesAreLeastPrivilege(t *testing.T) {
 
 func at(r schema.GroupVersionResource) string { return r.Group + "/" + r.Resource }
 
-// rules returns the verbs that the manifests' roles of a kind grant, by group, resource and object.
 func rules(t *testing.T, kind string) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile("../../../manifests/install/penstock.yaml")

@@ -21,7 +21,7 @@ var (
 	reviews = schema.GroupVersionResource{Group: "authentication.k8s.io", Version: "v1", Resource: "tokenreviews"}
 )
 
-// Secret is the Secret of the certificate authority. It implements authority.Secrets.
+// Secret implements authority.Secrets.
 type Secret struct {
 	Cluster         *Cluster
 	Namespace, Name string
@@ -86,8 +86,7 @@ func (c *Cluster) ReviewToken(ctx context.Context, token, audience string) (user
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, review); err != nil {
 		return "", err
 	}
-	// Without audiences in the status, the authenticator did not check the audience. Then the token
-	// may be for another audience.
+	// Without audiences in the status, the token may be for another audience.
 	if !review.Status.Authenticated || len(review.Status.Audiences) == 0 {
 		return "", nil
 	}

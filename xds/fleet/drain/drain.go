@@ -16,17 +16,15 @@ import (
 type Config struct {
 	// Admin is the socket of Envoy's admin interface. Required.
 	Admin string
-	// If Stop is set, the listeners for clients reject connections from the beginning. It is for
-	// Envoys without a load balancer in front.
+	// With Stop, listeners reject connections at once, for Envoys without a load balancer.
 	Stop bool
 	// Timeout bounds the drain. Default: 10 min.
 	Timeout time.Duration
-	// Settle is the minimum time for which Envoy accepts connections, so that all nodes and load
-	// balancers remove the pod. Default: 10 s.
+	// Settle is how long Envoy accepts connections at least, so that all nodes and load balancers
+	// remove the pod. Default: 10 s.
 	Settle time.Duration
-	// Quiet is how long to wait for requests on idle connections: a client learns that its
-	// connection ends only from its next response. Without Stop, the drain also waits until no
-	// datagram has arrived for that time. Default: 5 s.
+	// Quiet is how long to wait for requests on idle connections, which end only with a response.
+	// Without Stop, the drain also waits until no datagram arrives for Quiet. Default: 5 s.
 	Quiet time.Duration
 	// Interval is the time between reads of the statistics. Default: 250 ms.
 	Interval time.Duration
@@ -38,8 +36,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Drain returns when nothing is in flight, or after Config.Timeout. The result `left` counts the
-// requests and streams that are still in flight.
+// Drain returns when nothing is in flight, or after Config.Timeout. left counts the requests and
+// streams still in flight.
 func Drain(ctx context.Context, c Config) (left int64, err error) {
 	c = c.withDefaults()
 	e := envoy{client: &http.Client{Transport: &http.Transport{
@@ -99,7 +97,7 @@ type work struct {
 	requests    int64
 	connections int64
 	streams     int64
-	datagrams   int64 // -1: no listener accepts datagrams
+	datagrams   int64 // -1: no listener for datagrams
 }
 
 type envoy struct{ client *http.Client }

@@ -56,7 +56,7 @@ func TestDrain_EndsAtTimeout(t *testing.T) {
 	}
 }
 
-// Clients' datagrams reach an ending pod until each node has noticed. Then they go to another pod.
+// Datagrams reach an ending pod until each node has removed it.
 func TestDrain_WaitsWhileDatagramsCome(t *testing.T) {
 	r := newRig(t)
 	conn, err := net.Dial("udp", r.address)
@@ -70,7 +70,7 @@ func TestDrain_WaitsWhileDatagramsCome(t *testing.T) {
 	go func() {
 		defer close(stopped)
 		for sending.Err() == nil {
-			_, _ = conn.Write([]byte("x")) // fails while no listener is open
+			_, _ = conn.Write([]byte("x")) // fails without a listener
 			select {
 			case sent <- struct{}{}:
 			default:
@@ -80,7 +80,7 @@ func TestDrain_WaitsWhileDatagramsCome(t *testing.T) {
 	}()
 	<-sent
 	ended := r.drain(t, drain.Config{Settle: time.Millisecond, Quiet: 5 * time.Second})
-	for range 500 { // 500 datagrams, in at least half a second
+	for range 500 { // takes at least half a second
 		<-sent
 	}
 	select {

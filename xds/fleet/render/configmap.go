@@ -20,17 +20,17 @@ const (
 	tokenDir      = "/var/run/secrets/penstock"
 	runDir        = "/run/penstock"
 	toolDir       = "/opt/penstock"
-	adminSocket   = runDir + "/admin.sock" // reachable only inside the container
+	adminSocket   = runDir + "/admin.sock" // inside the container
 	bootstrapFile = "bootstrap.yaml"
 	caFile        = "ca.crt"
 	defaultDrain  = 600         // seconds
-	lifetime      = int64(3600) // seconds; the kubelet replaces a token at four fifths
+	lifetime      = int64(3600) // seconds; the kubelet renews a token at four fifths
 )
 
-// ReadyPort is the port of a pod on which Envoy answers the kubelet. Listeners cannot use it.
+// ReadyPort is a pod's port for readiness probes. Listeners cannot use it.
 const ReadyPort = 19003
 
-// leastMemory exceeds an empty heap (10 MiB), because near the limit Envoy answers 503.
+// An idle Envoy has a heap of 10 MiB, and answers 503 near its memory limit.
 var leastMemory = resource.MustParse("64Mi")
 
 func (b *builder) memory() error {
@@ -43,7 +43,7 @@ func (b *builder) memory() error {
 		"write " + leastMemory.String() + " or more"}
 }
 
-// Problem returns the first invalid field of an EnvoyFleet, or nil.
+// Problem returns the first invalid field, or nil.
 func Problem(spec *v1alpha1.EnvoyFleetSpec) *InvalidField {
 	if spec.Mode == v1alpha1.FleetExternal {
 		if spec.External == nil {
@@ -68,7 +68,7 @@ func Problem(spec *v1alpha1.EnvoyFleetSpec) *InvalidField {
 	return bad
 }
 
-// ExternalAddress returns the problem of an address of spec.external, or nil.
+// ExternalAddress returns the problem of an address, or nil.
 func ExternalAddress(a string) *InvalidField {
 	if report.AddressType(a) != "" {
 		return nil

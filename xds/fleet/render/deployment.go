@@ -23,7 +23,7 @@ const progressSeconds = int32(180)
 // drainMargin is in seconds.
 const drainMargin = 30
 
-// This user is nonroot in distroless images. Only this user may read the token's file.
+// Only this user, nonroot in distroless images, may read the token's file.
 const user = int64(65532)
 
 func (b *builder) deployment(bootstrapHash string) *appsv1.Deployment {
@@ -74,7 +74,7 @@ func (b *builder) template(bootstrapHash string) corev1.PodTemplateSpec {
 			SecurityContext: &corev1.PodSecurityContext{
 				RunAsNonRoot: &yes, RunAsUser: &id, RunAsGroup: &id, FSGroup: &id,
 				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-				// This allows listeners on ports below 1024 without root and capabilities.
+				// Listeners on ports below 1024 then need no root and no capabilities.
 				Sysctls: []corev1.Sysctl{{Name: "net.ipv4.ip_unprivileged_port_start", Value: "0"}},
 			},
 			InitContainers: []corev1.Container{b.tools()},

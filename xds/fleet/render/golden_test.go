@@ -29,9 +29,8 @@ var settings = render.Settings{
 	ExternalIPs:   []netip.Prefix{netip.MustParsePrefix("192.0.2.8/31")},
 }
 
-// The comment of each file in testdata explains the harm to users if the test fails. Then come the
-// Gateway, the EnvoyFleet, optionally the port for members of the cluster set, and the applied
-// objects.
+// Each file in testdata has the harm to users if the test fails, the Gateway, the EnvoyFleet,
+// optionally the port for other clusters, and the applied objects.
 func TestEnvoyFleet_GoldenObjects(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -54,7 +53,7 @@ func TestEnvoyFleet_GoldenObjects(t *testing.T) {
 				got.Files = append(got.Files, txtar.File{Name: "invalid field", Data: []byte(describe(t, err))})
 			}
 			for _, o := range objects {
-				if config, ok := o.(*corev1.ConfigMap); ok { // xds/bootstrap has goldens of its own
+				if config, ok := o.(*corev1.ConfigMap); ok { // xds/bootstrap has its own goldens
 					config.Data["bootstrap.yaml"] = "of " + settings.ADS[0]
 				}
 				got.Files = append(got.Files, txtar.File{

@@ -13,8 +13,8 @@ import (
 
 const maxOpenPorts = 256
 
-// Ports of removed listeners stay open: otherwise some network plugins would cut connections during
-// the drain time.
+// Ports of removed listeners stay open: some network plugins would cut connections during the drain
+// time.
 func (b *builder) networkPolicy() *networkingv1.NetworkPolicy {
 	ready := Socket{Number: ReadyPort}
 	var open []Socket

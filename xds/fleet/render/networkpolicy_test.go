@@ -17,8 +17,7 @@ import (
 	"github.com/penstock-project/penstock/xds/fleet/render"
 )
 
-// rules describes the rules of a fleet's NetworkPolicy, as "ports from N peers". It returns nil if
-// the fleet has no NetworkPolicy.
+// rules describes a NetworkPolicy's rules, as "ports from N peers"; nil without NetworkPolicy.
 func rules(t *testing.T, change func(*render.Fleet)) (out []string) {
 	t.Helper()
 	archive, err := txtar.ParseFile("testdata/plain.txtar")

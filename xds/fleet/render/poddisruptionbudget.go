@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// minAvailable, in place of maxUnavailable, would block the eviction of a single proxy forever.
+// minAvailable would block the eviction of a single proxy forever.
 func (b *builder) budget() *policyv1.PodDisruptionBudget {
 	one, always := intstr.FromInt32(1), policyv1.AlwaysAllow
 	return &policyv1.PodDisruptionBudget{

@@ -18,45 +18,42 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// Settings are common to all fleets of an installation.
+// Settings are common to all fleets.
 type Settings struct {
-	// ADS are the addresses of the control plane, "host:port", at least one.
+	// ADS are the control plane's addresses, "host:port", at least one.
 	ADS []string
-	// ServerName is the name in the control plane's certificate. Default: the host of the first
-	// address.
+	// ServerName is the name in the control plane's certificate. Default: the first address's host.
 	ServerName string
-	// CA verifies the control plane: certificates in PEM.
+	// CA has the certificates that verify the control plane, in PEM.
 	CA []byte
 	// EnvoyImage is the default image.
 	EnvoyImage string
-	// PenstockImage contains the drain program; its entry point is penstock.
+	// PenstockImage has the drain program; its entry point is penstock.
 	PenstockImage string
-	// ExternalIPs are the ranges from which Gateways may request external IPs. Without ranges no
-	// external IP is allowed.
+	// ExternalIPs are the ranges of external IPs that Gateways may request; empty: none allowed.
 	ExternalIPs []netip.Prefix
 }
 
 // Fleet is the input for the proxies of one Gateway.
 type Fleet struct {
 	Gateway *gatewayv1.Gateway
-	// Spec is the merged spec of the Gateway's EnvoyFleets, in mode managed.
+	// Spec is the merged spec of the EnvoyFleets, in mode managed.
 	Spec *v1alpha1.EnvoyFleetSpec
-	// Ports are the ports of listeners and of the peer listener, sorted, without duplicates.
+	// Ports are sorted, without duplicates.
 	Ports []Port
-	// Running is the number of replicas in the existing Deployment, or 0.
+	// Running is the number of replicas in the Deployment, or 0.
 	Running int32
-	// Open are the listener ports in the existing NetworkPolicy.
+	// Open are the listener ports in the NetworkPolicy.
 	Open []Socket
 }
 
-// Port is a port that clients, or members of the cluster set, connect to.
+// Port is a port for clients or other clusters.
 type Port struct {
 	Number int32
 	UDP    bool
-	Name   string // "http", "https", "tls", "tcp", "udp" or "peer": the prefix of its name in the Service
+	Name   string // prefix of the name in the Service: "http", "https", "tls", "tcp", "udp" or "peer"
 }
 
-// Socket returns the socket that the port binds.
 func (p Port) Socket() Socket { return Socket{p.Number, p.UDP} }
 
 // Compare orders ports by number, TCP first.
@@ -71,7 +68,6 @@ type Socket struct {
 	UDP    bool
 }
 
-// Protocol returns the transport protocol.
 func (s Socket) Protocol() corev1.Protocol {
 	if s.UDP {
 		return corev1.ProtocolUDP
@@ -79,9 +75,9 @@ func (s Socket) Protocol() corev1.Protocol {
 	return corev1.ProtocolTCP
 }
 
-// InvalidField is a field of an EnvoyFleet that cannot be rendered.
+// InvalidField is an EnvoyFleet's field that cannot be rendered.
 type InvalidField struct {
-	Field   string // path, from spec on
+	Field   string // begins with spec
 	Problem string
 	Fix     string
 }
@@ -99,18 +95,16 @@ const (
 	LabelGateway   = "gateway.networking.k8s.io/gateway-name"
 	LabelClass     = "gateway.networking.k8s.io/gateway-class-name"
 	LabelManagedBy = "app.kubernetes.io/managed-by"
-	// LabelFleet is the label with the fleet's name (see Name). Deployment, Service and
-	// PodDisruptionBudget select pods by it.
+	// LabelFleet has the fleet's name (see Name). Selectors use it.
 	LabelFleet = "penstock.dev/fleet"
-	// ManagedBy is the value of LabelManagedBy.
-	ManagedBy = "penstock"
+	ManagedBy  = "penstock"
 )
 
-// Name returns the name of all objects of a Gateway: the names of the Gateway and its class
-// (GEP-1762), if necessary shortened with a hash.
+// Name returns the name of all objects: the names of the Gateway and its class (GEP-1762), if
+// necessary shortened with a hash.
 func Name(gateway, class string) string { return label(gateway+"-"+class, true) }
 
-// A label's value or, if strict, a Service's name has at most 63 characters.
+// A label's value has at most 63 characters. If strict is set, the result is a valid Service name.
 func label(text string, strict bool) string {
 	const longest = 63
 	safe := text
@@ -131,7 +125,7 @@ func label(text string, strict bool) string {
 	return safe + "-" + hash
 }
 
-// Objects returns the objects of a fleet in the order in which to apply them. An error other than
+// Objects returns the objects in the order in which to apply them. An error other than
 // *InvalidField is a bug.
 func Objects(s Settings, f Fleet) ([]Object, error) {
 	b := builder{Settings: s, Fleet: f, name: Name(f.Gateway.Name, string(f.Gateway.Spec.GatewayClassName))}
@@ -144,7 +138,7 @@ func Objects(s Settings, f Fleet) ([]Object, error) {
 	}
 	out := []Object{b.serviceAccount(), config}
 	if or(f.Spec.NetworkPolicy, v1alpha1.FleetNetworkPolicy{}).Mode != v1alpha1.NetworkPolicyNone {
-		out = append(out, b.networkPolicy()) // before the pods that it applies to
+		out = append(out, b.networkPolicy()) // before the pods
 	}
 	out = append(out, b.deployment(hash), b.budget())
 	if len(f.Ports) > 0 {

@@ -49,10 +49,9 @@ func (b *builder) address(spec *corev1.ServiceSpec) {
 	spec.ExternalIPs = external
 }
 
-// Assign divides the static addresses of a Gateway. The result `own` is the address to request from
-// the provider of the Service's type. The result `external` has the addresses that the nodes
-// accept. They are within the allowed ranges: otherwise a user who may write a Gateway could
-// receive the traffic of any address (CVE-2020-8554).
+// Assign divides a Gateway's static addresses. own is requested from the Service's provider.
+// external is accepted by nodes, and within the allowed ranges: otherwise a user who may write a
+// Gateway could receive the traffic of any address (CVE-2020-8554). outside has the rest.
 func Assign(gw *gatewayv1.Gateway, spec *v1alpha1.EnvoyFleetSpec, allowed []netip.Prefix) (own string, external,
 	outside []string) {
 	static := StaticAddresses(gw)
@@ -74,8 +73,8 @@ func serviceType(spec *v1alpha1.EnvoyFleetSpec) corev1.ServiceType {
 	return cmp.Or(or(spec.Service, v1alpha1.FleetService{}).Type, corev1.ServiceTypeLoadBalancer)
 }
 
-// StaticAddresses returns the IP addresses that a Gateway requests, without duplicates. An address
-// without a value requests any address.
+// StaticAddresses returns the requested IP addresses, without duplicates. An address without a
+// value requests any.
 func StaticAddresses(gw *gatewayv1.Gateway) (out []string) {
 	seen := map[string]bool{"": true}
 	for _, a := range gw.Spec.Addresses {

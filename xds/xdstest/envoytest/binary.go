@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/freeport"
 )
 
-// Binary returns the path of Envoy: $ENVOY, or .tools/bin/envoy in this directory or a directory
-// above, or envoy on the PATH.
+// Binary returns the path of Envoy: $ENVOY, .tools/bin/envoy in this directory or above, or envoy
+// on the PATH.
 func Binary(t testing.TB) string {
 	t.Helper()
 	if path := os.Getenv("ENVOY"); path != "" {
@@ -48,8 +48,7 @@ func FreePort(t testing.TB) uint32 {
 	return uint32(port)
 }
 
-// Validate runs `--mode validate` with a bootstrap and returns Envoy's output if the bootstrap is
-// invalid.
+// Validate returns Envoy's output if it rejects the bootstrap.
 func Validate(t testing.TB, bootstrap []byte) (problem string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "bootstrap.yaml")

@@ -25,10 +25,9 @@ import (
 type Config struct {
 	// Bootstrap is YAML or JSON; its admin section is replaced.
 	Bootstrap []byte
-	// Args are added to the command line. Default: "--disable-hot-restart --concurrency 2
-	// --drain-time-s 5 --drain-strategy immediate".
+	// Default: "--disable-hot-restart --concurrency 2 --drain-time-s 5 --drain-strategy immediate".
 	Args []string
-	// LogLevel is Envoy's -l. Default: info.
+	// LogLevel is Envoy's log level. Default: info.
 	LogLevel string
 	// Timeout limits the Wait methods. Default: 30 s.
 	Timeout time.Duration
@@ -43,13 +42,13 @@ type Envoy struct {
 	timeout time.Duration
 	log     lockedBuffer
 	done    chan struct{}
-	err     error // read it after done
+	err     error // valid after done closes
 }
 
 // Start runs Envoy until the end of the test.
 func Start(t testing.TB, c Config) *Envoy {
 	t.Helper()
-	// The path of a socket is limited to 107 bytes, and tests have long names.
+	// A socket's path has at most 107 bytes, and tests have long names.
 	dir, err := os.MkdirTemp("", "envoy")
 	if err != nil {
 		t.Fatalf("envoytest: %v", err)
@@ -89,7 +88,7 @@ func Start(t testing.TB, c Config) *Envoy {
 	return e
 }
 
-// StartGateway runs an Envoy that connects to a control plane, with the bootstrap of a fleet.
+// StartGateway runs an Envoy with the bootstrap of a proxy.
 func StartGateway(t testing.TB, c bootstrap.Config) *Envoy {
 	t.Helper()
 	if c.Concurrency == 0 {
@@ -109,16 +108,14 @@ func (e *Envoy) Stop() {
 	<-e.done
 }
 
-// Freeze stops the process without ending it (SIGSTOP).
+// Freeze stops the process with SIGSTOP.
 func (e *Envoy) Freeze() { _ = e.cmd.Process.Signal(syscall.SIGSTOP) }
 
 // Thaw ends a Freeze.
 func (e *Envoy) Thaw() { _ = e.cmd.Process.Signal(syscall.SIGCONT) }
 
-// AdminSocket returns the path of the admin interface.
 func (e *Envoy) AdminSocket() string { return filepath.Join(e.dir, "admin") }
 
-// Log returns Envoy's output so far.
 func (e *Envoy) Log() string { return e.log.String() }
 
 func (e *Envoy) cleanup() {
@@ -155,10 +152,8 @@ func (e *Envoy) request(method, path string) ([]byte, error) {
 	return body, err
 }
 
-// ConfigDump returns /config_dump with assignments.
 func (e *Envoy) ConfigDump() []byte { return e.mustGet("/config_dump?include_eds") }
 
-// Clusters returns /clusters?format=json.
 func (e *Envoy) Clusters() []byte { return e.mustGet("/clusters?format=json") }
 
 // Stats returns the counters and gauges whose names match a regular expression.
@@ -201,13 +196,12 @@ func (e *Envoy) Live() bool {
 	return err == nil
 }
 
-// WaitLive waits until Envoy is live.
 func (e *Envoy) WaitLive() {
 	e.t.Helper()
 	e.Wait("Envoy is live", e.Live)
 }
 
-// Wait polls a condition. It fails the test after Config.Timeout, or when Envoy has ended.
+// Wait polls ok. It fails the test after Config.Timeout, or when Envoy has ended.
 func (e *Envoy) Wait(what string, ok func() bool) {
 	e.t.Helper()
 	poll.For(e.t, what, e.timeout, func() bool {

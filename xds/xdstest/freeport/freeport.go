@@ -13,16 +13,16 @@ const (
 	inBlock = 200
 )
 
-// block is the block of ports from which this process chooses. The process listens on the first
-// port while it runs, so that no other process takes the block.
+// This process chooses ports from block. It listens on the first port, so that no other process
+// takes the block.
 var block struct {
 	mu    sync.Mutex
 	first net.Listener
-	full  []net.Listener // first ports of former blocks, which have no port left
-	last  int            // the port chosen last
+	full  []net.Listener // first ports of used-up blocks
+	last  int            // port chosen last
 }
 
-// Find returns a port of 127.0.0.1 without a listener. It fails if no block has one.
+// Find returns a port of 127.0.0.1 without a listener, or an error if no block has any.
 func Find() (int, error) {
 	l, err := Listen()
 	if err != nil {
@@ -31,7 +31,7 @@ func Find() (int, error) {
 	return portOf(l), l.Close()
 }
 
-// Listen is like Find, but holds the port until the caller closes the listener.
+// Listen is Find, but holds the port until the listener closes.
 func Listen() (net.Listener, error) {
 	block.mu.Lock()
 	defer block.mu.Unlock()
@@ -53,7 +53,7 @@ func Listen() (net.Listener, error) {
 	return nil, fmt.Errorf("no free port of 127.0.0.1 from %d to %d", lowest, lowest+blocks*inBlock-1)
 }
 
-// block.mu is held.
+// The caller holds block.mu.
 func takeBlock() bool {
 	for _, n := range rand.Perm(blocks) {
 		if l, err := listen(lowest + n*inBlock); err == nil {
@@ -70,7 +70,7 @@ func listen(port int) (net.Listener, error) {
 
 func portOf(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }
 
-// Free reports whether no process listens on a port of 127.0.0.1.
+// Free reports whether a port of 127.0.0.1 has no listener.
 func Free(port int) bool {
 	l, err := listen(port)
 	return err == nil && l.Close() == nil

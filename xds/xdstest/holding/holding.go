@@ -8,15 +8,15 @@ import (
 	"sync/atomic"
 )
 
-// Server holds each GET except /metrics and /v1/models, and answers all other requests at once.
+// Server holds each GET except /metrics and /v1/models.
 type Server struct {
 	*httptest.Server
 	begins bool
 	held   atomic.Int64
 }
 
-// Start starts a server on loopback. If begins is set, the client gets the beginning of the
-// response before its request is held.
+// Start starts a server on loopback. If begins is set, the response begins before the request is
+// held.
 func Start(begins bool) *Server {
 	s := &Server{begins: begins}
 	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
@@ -38,8 +38,6 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Address returns "127.0.0.1:port".
 func (s *Server) Address() string { return strings.TrimPrefix(s.URL, "http://") }
 
-// Held returns the number of requests that are held now.
 func (s *Server) Held() int { return int(s.held.Load()) }

@@ -14,8 +14,7 @@ const (
 	longest = 50 * time.Millisecond
 )
 
-// Until returns once holds() is true. After Limit it ends the test with the message `what`. holds
-// may call t.Fatal.
+// Until returns once holds() is true, or ends the test after Limit. holds may call t.Fatal.
 func Until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	For(t, what, Limit, holds)
@@ -29,7 +28,7 @@ func For(t testing.TB, what string, limit time.Duration, holds func() bool) {
 	}
 }
 
-// NoError returns once check() is nil. After limit it ends the test with the last error of check().
+// NoError returns once check() is nil, or ends the test after limit with its last error.
 func NoError(t testing.TB, what string, limit time.Duration, check func() error) {
 	t.Helper()
 	err := errors.New("not checked")
@@ -38,7 +37,7 @@ func NoError(t testing.TB, what string, limit time.Duration, check func() error)
 	}
 }
 
-// If happens() is true within the time `window`, Never ends the test with the message `what`.
+// Never ends the test if happens() is true within window.
 func Never(t testing.TB, what string, window time.Duration, happens func() bool) {
 	t.Helper()
 	start := time.Now()
@@ -47,7 +46,7 @@ func Never(t testing.TB, what string, window time.Duration, happens func() bool)
 	}
 }
 
-// Within reports whether holds() becomes true before limit has passed.
+// Within reports whether holds() becomes true within limit.
 func Within(limit time.Duration, holds func() bool) bool {
 	deadline := time.Now().Add(limit)
 	for wait := first; !holds(); wait = min(2*wait, longest) {

@@ -65,7 +65,7 @@ func TestPoll_FailureNamesTheCondition(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			start, r := time.Now(), &recorder{TB: t}
 			done := make(chan struct{})
-			go func() { // Fatalf ends this goroutine
+			go func() {
 				defer close(done)
 				c.poll(r)
 			}()

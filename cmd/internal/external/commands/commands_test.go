@@ -10,7 +10,7 @@ import (
 
 func TestTokenizer_KnownTexts(t *testing.T) {
 	for name, want := range map[string][]uint32{
-		"o200k_base":  {13225, 11, 2375, 0}, // as tiktoken has them
+		"o200k_base":  {13225, 11, 2375, 0}, // tiktoken's result
 		"cl100k_base": {9906, 11, 1917, 0},
 	} {
 		encode, err := vocabulary(name)
@@ -32,8 +32,7 @@ func TestTokenizer_KnownTexts(t *testing.T) {
 	}
 }
 
-// Prompts of repeated characters must not take longer than their size explains: a client chooses
-// them.
+// Clients choose prompts, so repeated characters must not be slower than other text.
 func BenchmarkTokenizer(b *testing.B) {
 	encode, err := vocabulary("o200k_base")
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-project/penstock/picker/external/tokenstore"
 )
 
-// New returns the root command.
+// New returns penstock-external's root command.
 func New() *cobra.Command {
 	root := &cobra.Command{
 		Use:     "penstock-external",

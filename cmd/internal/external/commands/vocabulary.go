@@ -6,7 +6,8 @@ import (
 	"github.com/tiktoken-go/tokenizer/codec"
 )
 
-// vocabulary returns a tokenizer that reads invalid UTF-8 as U+FFFD, and special tokens as text.
+// vocabulary returns a tokenizer. It reads invalid UTF-8 as U+FFFD, and special tokens as plain
+// text.
 func vocabulary(name string) (func(text string) ([]uint32, error), error) {
 	var c *codec.Codec
 	switch name {
