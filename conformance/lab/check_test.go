@@ -17,7 +17,7 @@ import (
 const program = "../../bin/lab"
 
 func TestLab_CheckPassesWhereALabRuns(t *testing.T) {
-	// In its own network namespace, in which no other lab starts or ends.
+	// A new network namespace hides the interfaces of other labs.
 	out, err := exec.Command("unshare", "--net", "sh", "-c", program+" check && cat /proc/net/dev").CombinedOutput()
 	if err != nil || !strings.HasPrefix(string(out), "Inter-") {
 		t.Errorf("lab check: got %v: %s, want no error and no output", err, out)
@@ -35,8 +35,8 @@ func TestLab_CheckNamesMissingPrerequisites(t *testing.T) {
 	}
 }
 
-// Without root, a lab runs in a user namespace. If the machine forbids that, the error names the
-// setting.
+// Without root, a lab runs in a user namespace. If the machine forbids user namespaces, the error
+// names the setting.
 func TestLab_CheckWithoutRootStartsOrNamesObstacle(t *testing.T) {
 	if !sandbox.Users() {
 		return // TestLab_CheckPassesWhereALabRuns covers machines with no user namespaces
@@ -67,7 +67,6 @@ func TestLab_CheckWithoutRootStartsOrNamesObstacle(t *testing.T) {
 	}
 }
 
-// up prints lines for the shell, and down leaves nothing behind.
 func TestLab_UpPrintsKubeconfigAndDownLeavesNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "mine")
 	t.Cleanup(func() { _ = exec.Command(program, "down", "--dir", dir).Run() }) // if the test fails early

@@ -17,8 +17,9 @@ var releases = []struct{ module, folder string }{
 	{"sigs.k8s.io/gateway-api-inference-extension", "config/crd/bases"},
 }
 
-// CRDs returns the folders with all CustomResourceDefinitions that Penstock uses. It writes our own
-// kinds below dir. The go.mod in releasesOf ("": the working directory) names the other releases.
+// CRDs returns folders with all CustomResourceDefinitions that Penstock uses. It writes Penstock's
+// own kinds below dir. The go.mod in releasesOf selects the versions of the other kinds; "" means
+// the working directory.
 func CRDs(ctx context.Context, dir, releasesOf string) ([]string, error) {
 	var folders []string
 	for _, r := range releases {
@@ -47,7 +48,7 @@ func CRDs(ctx context.Context, dir, releasesOf string) ([]string, error) {
 	}
 	for _, f := range files {
 		if f.Group == "gateway.networking.k8s.io" || f.Group == "inference.networking.k8s.io" {
-			continue // our copy for folders differs from the release
+			continue // Penstock's copies, for configuration from files, differ from the releases
 		}
 		if err := os.WriteFile(filepath.Join(own, f.Group+"_"+f.Plural+".yaml"), f.YAML, 0o644); err != nil {
 			return nil, fmt.Errorf("CRDs: %w", err)

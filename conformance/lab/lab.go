@@ -25,17 +25,16 @@ type Config struct {
 	Dir string
 	// Clusters is the number of clusters, which reach each other; 0 means 1.
 	Clusters int
-	// CRDs are files and folders to apply; nil means the result of the function CRDs.
+	// CRDs are files and folders to apply; nil means the result of function CRDs.
 	CRDs []string
-	// ReleasesOf is a folder whose go.mod names the CRDs' releases; empty means the working
+	// ReleasesOf is a folder whose go.mod selects the CRDs' versions; "" means the working
 	// directory.
 	ReleasesOf string
-	// Audit makes each API server log all requests to the file AuditLog.
+	// Audit makes the API servers log all requests to AuditLog.
 	Audit bool
 	// Images are loaded in addition to the predefined images.
 	Images []image.Image
-	// Root is the repository, with the programs of `make labs`; empty means the working directory's
-	// repository.
+	// Root is the repository, with the programs of `make labs`; "" means the result of Repository.
 	Root string
 }
 
@@ -80,7 +79,7 @@ func Start(ctx context.Context, config Config) (*Lab, error) {
 		return nil, fmt.Errorf("start a lab: %w", err)
 	}
 	l.life, l.cmd.Stderr = life, l.errs
-	l.cmd.WaitDelay = 10 * time.Second // processes of a failed lab may hold its output open for a moment
+	l.cmd.WaitDelay = 10 * time.Second // the output may stay open for a moment after a failed lab has ended
 	out, err := l.cmd.StdoutPipe()
 	if err != nil {
 		return nil, fmt.Errorf("start a lab: %w", err)

@@ -24,7 +24,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/network"
 )
 
-// running is the lab that the tests share, with two clusters to test connections between them.
 var running *lab.Lab
 
 func TestMain(m *testing.M) {

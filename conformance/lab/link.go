@@ -22,8 +22,8 @@ type Link struct {
 	network.Fault
 }
 
-// Controls is the socket, in a lab's folder, that accepts Links as JSON, one for each connection.
-// The response is an error's text, or empty.
+// Controls is a socket in the lab's folder. A client connects, sends one Link as JSON, and receives
+// an error's text as JSON; "" means success.
 const Controls = "links.sock"
 
 // SetLink sends a Link to the lab in a folder, and returns once the Link is in effect.
@@ -58,7 +58,8 @@ func SetLink(ctx context.Context, dir string, l Link) (err error) {
 	return nil
 }
 
-// Link replaces the behavior of a link between two clusters, and returns once it is in effect.
+// Link sets the behavior of a link between two clusters, and returns once the new behavior is in
+// effect.
 func (l *Lab) Link(ctx context.Context, link Link) error {
 	dir, err := filepath.Abs(l.config.Dir)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/network"
 )
 
-// asks is a pod that calls a Service of another cluster in a loop, on a new connection each time.
-// It logs the answer's first line, or a timeout after a second.
+// asks is a pod that calls another cluster's Service in a loop, on a new connection each time. It
+// logs the answer's first line, or a timeout after a second.
 const asks = `
 metadata: {name: asks}
 spec:
@@ -32,8 +32,8 @@ spec:
       done
 `
 
-// A link's effect applies to pods and LoadBalancers of its clusters, whether this process or the
-// command sets it. The test is not parallel, because others use the link.
+// A link's effect applies to pods and LoadBalancers, whether Lab.Link or the command lab sets the
+// effect. The test is not parallel, because other tests use the link.
 func TestLink_EffectsReachPodsAndLoadBalancersUntilTheLinkIsHealed(t *testing.T) {
 	far, near := newPlace(t, "lab2"), newPlace(t, "lab1")
 	addr := far.serve()

@@ -88,7 +88,6 @@ spec:
 	p.logged("view", "beside", "beside 1")
 }
 
-// A container whose process dies is restarted, with its restart count and termination message.
 func TestKubelet_DeadProcessIsRestarted(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "lab1")
@@ -112,8 +111,6 @@ spec:
 	}
 }
 
-// When a pod is deleted, its hook runs, then it receives the signal, and then it has its grace
-// period.
 func TestKubelet_DeletedPodEndsInOrder(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "lab1")
@@ -151,8 +148,6 @@ spec:
 	})
 }
 
-// A TCP probe guards the start, HTTP and exec probes decide readiness, and a failing liveness probe
-// restarts the container.
 func TestKubelet_ProbesDecideReadinessAndRestart(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "lab1")
@@ -184,7 +179,6 @@ spec:
 	})
 }
 
-// The status of a pod with an unknown image names the command that loads one.
 func TestImage_UnknownNameExplainsLoad(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "lab1")
@@ -199,7 +193,7 @@ spec:
 	})
 }
 
-// A pod that must not run as root runs as its image's user, or as the user that it sets. Its kernel
+// A pod with runAsNonRoot runs as its image's user, or as the user in its spec. Its kernel
 // parameters do not affect other pods.
 func TestKubelet_PodRunsAsItsUser(t *testing.T) {
 	t.Parallel()

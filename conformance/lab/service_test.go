@@ -38,7 +38,6 @@ spec:
         lifecycle: {preStop: {sleep: {seconds: 4}}}
 `
 
-// serve starts the echo Deployment behind a LoadBalancer and returns its address.
 func (p place) serve() string {
 	p.Helper()
 	d := &appsv1.Deployment{}
@@ -75,7 +74,6 @@ func (p place) serve() string {
 	return addr
 }
 
-// Clients outside the cluster reach a Service while a rollout replaces its pods.
 func TestDeployment_RolloutLosesNoRequest(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "lab1")
@@ -104,7 +102,6 @@ func TestDeployment_RolloutLosesNoRequest(t *testing.T) {
 	}
 }
 
-// A killed pod is replaced, and its Service answers again.
 func TestDeployment_DeletedPodIsReplaced(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "lab2")

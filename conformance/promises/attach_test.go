@@ -25,8 +25,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/freeport"
 )
 
-// An Envoy that its owner runs attaches with the output of `penstock bootstrap`. When the kubelet
-// replaces the token's file, Envoy keeps its stream and sends the new token with the next one.
+// tokenRotates starts an Envoy as its owner does, with the output of `penstock bootstrap`. When the
+// token's file is replaced, Envoy keeps its stream, and sends the new token on the next stream.
 func tokenRotates(p place) {
 	port := freePort(p)
 	mine := strings.Replace(attached, "port: 80", fmt.Sprintf("port: %d", port), 1)
@@ -74,7 +74,7 @@ func tokenRotates(p place) {
 	}
 	p.attached(node, p.Namespace+"/second", to.cut)
 	p.programmed("second")
-	// When a proxy's account is no longer named, its open stream is closed.
+	// When the fleet no longer names a proxy's account, Penstock closes the proxy's stream.
 	p.apply(
 		"apiVersion: penstock.dev/v1alpha1\nkind: EnvoyFleet\nmetadata: {name: second}\nspec: {mode: external, " +
 			"external: {serviceAccounts: [other]}}\n")
@@ -104,8 +104,7 @@ func (p place) proxies(ctx context.Context) (all []proxy, err error) {
 	return all, nil
 }
 
-// admin reads a page of a process's --admin address on its pod's loopback, as through `kubectl
-// port-forward`.
+// admin reads a page of a process's --admin address, through a port-forward to the process's pod.
 func (p place) admin(ctx context.Context, pod, page string, into any) error {
 	transport, upgrader, err := spdy.RoundTripperFor(p.REST)
 	if err != nil {
@@ -142,8 +141,8 @@ func (p place) admin(ctx context.Context, pod, page string, into any) error {
 	return errors.Join(json.NewDecoder(resp.Body).Decode(into), resp.Body.Close())
 }
 
-// attached waits until a proxy is connected as a proxy of gateway. It calls elsewhere as long as
-// the proxy is connected for another gateway.
+// attached waits until the proxy is connected for gateway. It calls elsewhere while the proxy is
+// connected for another gateway.
 func (p place) attached(node, gateway string, elsewhere func()) (found proxy) {
 	p.Helper()
 	p.Until(node+" is a proxy of "+gateway, func(ctx context.Context) error {
@@ -164,8 +163,7 @@ func (p place) attached(node, gateway string, elsewhere func()) (found proxy) {
 	return found
 }
 
-// swap replaces the token in a folder as the kubelet does: files are links into a folder that is
-// itself a link.
+// swap replaces the token in a folder as the kubelet does: the link ..data gets a new target.
 func (p place) swap(dir, token string) {
 	p.Helper()
 	data, err := os.MkdirTemp(dir, "..")

@@ -22,8 +22,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// ofAttacks run programs of package attacks in the cluster, under load. They compare memory, so
-// they do not run in parallel.
+// ofAttacks run attacks of package attacks in the cluster, under load. They compare memory, so they
+// do not run in parallel.
 var ofAttacks = []promise{
 	{"ADS_StreamsWithoutAuthorizationCostNoMemory", unauthorizedStreams},
 	{"XDSCredentials_IdleConnectionsLockOutNoProxy", idleConnections},
@@ -65,7 +65,6 @@ func unauthorizedStreams(p place) {
 	p.end(t)
 }
 
-// idleConnections opens idle connections to both processes, while another proxy connects.
 func idleConnections(p place) {
 	p.apply(chat + plainGateway)
 	t := p.load(p.programmed("gw")[0])
@@ -176,8 +175,8 @@ func stolenKey(p place) {
 	}
 }
 
-// reaching are a tenant's objects that lead to a victim's pod and to other addresses, with each
-// kind of object that can have addresses.
+// reaching are a tenant's objects with the addresses of a victim's pod and of other forbidden
+// targets. They cover each kind of object that can have addresses.
 const reaching = `
 ---
 apiVersion: penstock.dev/v1alpha1
@@ -244,8 +243,6 @@ const importing = `{"apiVersion": "inference.networking.x-k8s.io/v1alpha1", "kin
  {"name": "east", "routingMode": "ParentMode", "parents": [{"service": [{"addresses": ["PEER"], "ports": [{"number": 8000}]}]}]}
 ]}}`
 
-// findsAddresses waits for findings about the addresses of other tenants' pods, and other forbidden
-// addresses.
 func (p place) findsAddresses(pod, peer string) {
 	p.Helper()
 	p.Until("findings name each address", func(ctx context.Context) error {
@@ -269,9 +266,8 @@ func (p place) findsAddresses(pod, peer string) {
 	})
 }
 
-// A tenant writes addresses of another namespace's pod, of the API server, of Penstock, of a
-// cloud's metadata server and of loopback. Its Gateway connects to none of them. It does serve the
-// tenant's own pod through an EndpointSlice that the tenant wrote.
+// A tenant writes addresses of another namespace's pod, the API server, Penstock, a cloud's
+// metadata server and loopback. Its Gateway connects only to the tenant's own pod.
 func tenantAddresses(p place) {
 	p.apply(chat)
 	attacker := p.tenant()
@@ -336,7 +332,6 @@ func tenantAddresses(p place) {
 	attacker.end(t)
 }
 
-// largestRoute attaches a tenant's largest route to a Gateway that all tenants share.
 func largestRoute(p place) {
 	p.apply(chat + strings.Replace(plainGateway, "protocol: HTTP}",
 		"protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}", 1))
@@ -366,7 +361,6 @@ func largestRoute(p place) {
 	p.end(t)
 }
 
-// laterRoute is a route of the Gateway's owner that comes after the attack.
 const laterRoute = `
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
@@ -376,8 +370,8 @@ spec:
   rules: [{matches: [{path: {value: /later}}], filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplaceFullPath, replaceFullPath: /health}}}], backendRefs: [{name: chat, port: 80}]}]
 `
 
-// stalledUploads sends 200 uploads without their end to a pool whose picker reads prompts. They may
-// hold half of the memory limit of the fleet's Envoy.
+// stalledUploads sends 200 uploads of 32 MiB, which never end, to a pool whose picker reads
+// prompts. Envoy may hold at most 30 of these uploads, and other requests continue.
 func stalledUploads(p place) {
 	p.apply(chat + plainGateway)
 	address := p.programmed("gw")[0]

@@ -46,7 +46,7 @@ func newPlace(t *testing.T) place {
 	if p.dynamic, err = dynamic.NewForConfig(p.REST); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // their proxies would take CPU from the next tests
+	t.Cleanup(func() { // the namespace's proxies would take CPU from the next tests
 		if t.Failed() {
 			p.logPods()
 		}
@@ -72,7 +72,6 @@ func (p place) logPods() {
 	}
 }
 
-// apply applies manifests as kubectl does, by default in the place's namespace.
 func (p place) apply(manifests string) {
 	p.Helper()
 	if err := installed.Apply(p.Context(), p.REST, p.Namespace, []byte(manifests)); err != nil {
@@ -99,7 +98,6 @@ func (p place) route(ctx context.Context, name string) (*gatewayv1.HTTPRoute, er
 	return route, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, route)
 }
 
-// programmed waits until a Gateway's newest generation is programmed, and returns its addresses.
 func (p place) programmed(name string) (addresses []string) {
 	p.Helper()
 	p.Until("Gateway "+name+" is programmed", func(ctx context.Context) error {
@@ -122,7 +120,6 @@ func (p place) programmed(name string) (addresses []string) {
 	return addresses
 }
 
-// holds returns nil if a condition has this status for this generation.
 func holds(conditions []metav1.Condition, typ string, status metav1.ConditionStatus, generation int64) error {
 	for _, c := range conditions {
 		if c.Type == typ && c.Status == status && c.ObservedGeneration == generation {
@@ -132,7 +129,7 @@ func holds(conditions []metav1.Condition, typ string, status metav1.ConditionSta
 	return fmt.Errorf("%s: got %+v, want %s for generation %d", typ, conditions, status, generation)
 }
 
-// pods returns the pods of a selector, without those in deletion.
+// pods returns the selected pods that are not being deleted.
 func (p place) pods(ctx context.Context, namespace, selector string) (out []corev1.Pod, err error) {
 	list, err := p.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {

@@ -32,9 +32,8 @@ const withClientCA = `[
  {"op": "add", "path": "/spec/template/spec/volumes/-", "value": {"name": "client-ca", "configMap": {"name": "clients"}}}
 ]`
 
-// A changed setting replaces all processes of Penstock under load. With clientCA, a proxy with a
-// certificate of the CA attaches as a proxy of the Gateway that names its subject. Other
-// certificates are denied.
+// A changed setting replaces all processes of Penstock under load. With clientCA, a proxy attaches
+// to the Gateway that names the subject of its certificate. Other certificates are denied.
 func rolloutAndCertificates(p place) {
 	p.apply(chat + plainGateway)
 	t := p.load(p.programmed("gw")[0])
@@ -64,7 +63,7 @@ func rolloutAndCertificates(p place) {
 		if answer, err := p.askWith(address, p.with(client), resource.Listener); err == nil {
 			p.Errorf("%s received an answer, want none: %v", who, answer)
 		} else if c := status.Code(err); c != codes.PermissionDenied && c != codes.Unavailable {
-			// Unavailable is TLS's error
+			// Unavailable: the TLS handshake failed
 			p.Errorf("%s: got %v, want PermissionDenied or Unavailable", who, err)
 		}
 	}
@@ -75,8 +74,8 @@ type client struct {
 	key  *ecdsa.PrivateKey
 }
 
-// newClient makes a client with a certificate for a name and a lifetime. The client by signs it;
-// nil: it signs itself.
+// newClient makes a client with a certificate for a name and a lifetime. by signs the certificate;
+// nil means self-signed.
 func newClient(p place, by *client, name string, life time.Duration) *client {
 	p.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -113,8 +112,8 @@ func (p place) with(c *client) []grpc.DialOption {
 	return certified(p.authorities(), c)
 }
 
-// certified returns the dial options of a client that trusts authorities, in PEM, for Penstock's
-// certificate.
+// certified returns dial options: the client trusts the CAs in authorities (PEM), and presents the
+// certificate of c.
 func certified(authorities []byte, c *client) []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithTransportCredentials(transport(authorities, c))}
 }

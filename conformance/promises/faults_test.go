@@ -35,7 +35,7 @@ type fault struct {
 	test func(*site)
 }
 
-// faults are ordered so that each leaves the site as it was.
+// faults run in this order. Each leaves the site as it was.
 var faults = []fault{
 	{"Authority_DeletedSecretIsRestored", false, secretDeleted},
 	{"Authority_DamagedSecretIsRestored", false, secretDamaged},
@@ -45,25 +45,25 @@ var faults = []fault{
 	{"Authority_ExpiredAtStartIsReplaced", true, expiredAtStart},
 }
 
-// recovery is how long everything may take to recover.
+// recovery is the deadline of the recovery from a fault.
 const recovery = time.Minute
 
-// site is a Gateway with traffic, whose Penstock is the test build with the tag faults.
+// site is a Gateway with traffic. Its Penstock is the test build with the tag faults.
 type site struct {
 	place
 	address string
 	proxy   corev1.Pod
 	clients *client       // signs the certificates of external proxies
-	elapsed time.Duration // how far the processes' elapsed time was advanced
-	changes int           // number of changes so far
-	sent    int64         // requests so far
+	elapsed time.Duration // by how much the processes' clock of elapsed time was advanced
+	changes int
+	sent    int64
 
-	credential string    // token of an external proxy
-	received   time.Time // when the credential was received
+	credential string // token of an external proxy
+	received   time.Time
 }
 
-// withFaults replaces Penstock by the test build. Its clocks follow files in a volume of its pods,
-// and its heap profiles show small growth.
+// withFaults replaces Penstock by the test build. The build's clocks follow files in a volume of
+// its pods, and its heap profiles show small growth.
 const withFaults = `[
  {"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "ghcr.io/penstock-project/penstock:faults"},
  {"op": "add", "path": "/spec/template/spec/containers/0/env/-", "value": {"name": "PENSTOCK_FAULT_CLOCK", "value": "/run/penstock/clock"}},
@@ -74,7 +74,8 @@ const withFaults = `[
  {"op": "add", "path": "/spec/template/spec/volumes/-", "value": {"name": "fault-clients", "configMap": {"name": "fault-clients"}}}
 ]`
 
-// far is a Gateway with external proxies. Its port is its generation.
+// far is a Gateway with external proxies. Its port is a parameter: each new port makes a new
+// generation.
 const far = `
 ---
 apiVersion: v1
@@ -132,7 +133,6 @@ func startSite(p place) *site {
 	return s
 }
 
-// within waits until check succeeds, at most for recovery.
 func (s *site) within(what string, check func() error) {
 	s.Helper()
 	poll.NoError(s.T, what, recovery, check)
@@ -181,7 +181,7 @@ spec:
 	proxy.Disconnect()
 }
 
-// farToken is the token of an external proxy, which the kubelet renews from time to time.
+// farToken returns the token of an external proxy, at most ten minutes old.
 func (s *site) farToken() string {
 	s.Helper()
 	if time.Since(s.received) > 10*time.Minute {
@@ -190,7 +190,7 @@ func (s *site) farToken() string {
 	return s.credential
 }
 
-// answer returns the status of a path of a host, and the target of a redirect.
+// answer requests a path of a host. It returns the response's status and a redirect's target.
 func (s *site) answer(host string, path int) (string, error) {
 	req, err := http.NewRequestWithContext(s.Context(), http.MethodGet, fmt.Sprintf("http://%s/%d", s.address, path),
 		nil)
@@ -233,7 +233,7 @@ func (s *site) own(pod corev1.Pod, name string) string {
 	return filepath.Join("/proc", strconv.Itoa(s.Process(pod, "serve")), "root", "run", "penstock", name)
 }
 
-// set sets a clock of a process by replacing the file, so that no reader sees half of it.
+// set replaces the file of a process's clock. The rename is atomic: no reader sees a partial file.
 func (s *site) set(pod corev1.Pod, clock string, offset time.Duration) {
 	s.Helper()
 	path := s.own(pod, clock)
@@ -281,8 +281,6 @@ func secretDamaged(s *site) {
 	s.restored(before)
 }
 
-// clocksOff sets one process's clock a year ahead and the other's a year back, and then corrects
-// both.
 func clocksOff(s *site) {
 	const year = 365 * 24 * time.Hour
 	processes := s.processes()
@@ -314,8 +312,8 @@ func clocksOff(s *site) {
 	}
 }
 
-// expiredAtStart starts both processes with an authority that expired a month ago. Proxies trust
-// their certificates only once the file with CAs is replaced.
+// expiredAtStart starts both processes with a CA that expired a month ago. Proxies trust the
+// processes' new certificates only once the file with CAs is replaced.
 func expiredAtStart(s *site) {
 	next := newSuccessor(s.place)
 	processes := s.processes()
@@ -366,8 +364,8 @@ func (p place) apiServer() int {
 }
 
 // apiServerAway stops the API server, and advances the processes' clocks by 23 and then by 26
-// hours. A credential that a process has accepted counts for an hour and, without an API server,
-// for a day more.
+// hours. A credential that a process has accepted stays valid for an hour and, without an API
+// server, for a day more.
 func apiServerAway(s *site) {
 	processes := s.processes()
 	life := s.elapsed + time.Hour

@@ -102,7 +102,7 @@ spec:
 		}
 		return conn.Close()
 	})
-	// The PodDisruptionBudget lets a drained node evict only one proxy at a time.
+	// The PodDisruptionBudget permits the eviction of one proxy at a time.
 	for i, want := range []bool{true, false} {
 		err := p.PolicyV1().Evictions(p.Namespace).Evict(p.Context(),
 			&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: pods[i].Name}})
@@ -132,7 +132,6 @@ func certificate(p place) (cert, key []byte) {
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
 }
 
-// A stream outlives the deletion of its Gateway and proxy. Afterwards nothing of the fleet is left.
 func deletionDrains(p place) {
 	p.apply(chat + plainGateway)
 	address := p.programmed("gw")[0]
@@ -188,7 +187,8 @@ func deletionDrains(p place) {
 	})
 }
 
-// If the network can assign a static address, it serves. If not, a condition reports it.
+// A Gateway serves at its static address if the network can assign the address. Otherwise a
+// condition reports the problem.
 func staticAddresses(p place) {
 	p.apply(plainGateway)
 	given := p.programmed("gw")[0]
@@ -232,7 +232,8 @@ spec:
   listeners: [{name: http, port: 80, protocol: HTTP}]
 `
 
-// metrics exposes Envoy's metrics to Prometheus. Penstock does not do this by itself.
+// metrics is a part of a fleet's spec. It exposes Envoy's metrics to Prometheus, which Penstock
+// does not do by itself.
 const metrics = `
   bootstrap:
     static_resources:
@@ -257,7 +258,6 @@ const metrics = `
           endpoints: [{lb_endpoints: [{endpoint: {address: {pipe: {path: /run/penstock/admin.sock}}}}]}]
 `
 
-// A changed EnvoyFleet takes effect, and no request is lost while its pods are replaced.
 func parametersTakeEffect(p place) {
 	p.apply(chat + plainGateway)
 	address := p.programmed("gw")[0]
@@ -339,8 +339,8 @@ func (p place) fleetIs(spec string) {
 
 const small = "resources: {requests: {cpu: 10m, memory: 32Mi}}, "
 
-// Autoscaling and external proxies take effect when an EnvoyFleet sets them, and end when it no
-// longer does.
+// Autoscaling and external proxies begin when an EnvoyFleet sets them, and end when the EnvoyFleet
+// no longer does.
 func scalingAndExternal(p place) {
 	p.apply(chat + plainGateway)
 	p.programmed("gw")
@@ -380,7 +380,6 @@ func scalingAndExternal(p place) {
 	})
 }
 
-// at returns nil if the Gateway gw has exactly this address.
 func (p place) at(ctx context.Context, address string) error {
 	gw, err := p.gateway(ctx, "gw")
 	if err != nil || len(gw.Status.Addresses) != 1 || gw.Status.Addresses[0].Value != address {

@@ -67,7 +67,6 @@ func (p place) lease(ctx context.Context) (*coordinationv1.Lease, error) {
 	return lease, err
 }
 
-// token returns a service account's token, requested as the kubelet does for pods.
 func (p place) token(account, audience string) string {
 	p.Helper()
 	t, err := p.CoreV1().ServiceAccounts(p.Namespace).CreateToken(p.Context(), account,
@@ -92,15 +91,15 @@ func (p place) authorities() (all []byte) {
 	return all
 }
 
-// as returns the dial options of a client that trusts Penstock's certificate and has a token; "":
-// none.
+// as returns dial options: the client trusts Penstock's current CAs, and sends token; "" means no
+// token.
 func (p place) as(token string) []grpc.DialOption {
 	p.Helper()
 	return trusting(p.authorities(), token)
 }
 
-// trusting returns the dial options of a client that trusts authorities, in PEM, for Penstock's
-// certificate and has a token; "": none.
+// trusting returns dial options: the client trusts the CAs in authorities (PEM), and sends token;
+// "" means no token.
 func trusting(authorities []byte, token string) []grpc.DialOption {
 	out := []grpc.DialOption{grpc.WithTransportCredentials(transport(authorities, nil))}
 	if token != "" {
@@ -109,8 +108,7 @@ func trusting(authorities []byte, token string) []grpc.DialOption {
 	return out
 }
 
-// transport trusts authorities, in PEM, for Penstock's certificate, and presents the certificate of
-// c; nil: none.
+// transport trusts the CAs in authorities (PEM), and presents the certificate of c; nil means none.
 func transport(authorities []byte, c *client) credentials.TransportCredentials {
 	config := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "penstock." + system + ".svc"}
 	config.RootCAs.AppendCertsFromPEM(authorities)
@@ -120,7 +118,6 @@ func transport(authorities []byte, c *client) credentials.TransportCredentials {
 	return credentials.NewTLS(config)
 }
 
-// bearer sends a token with each call. It implements credentials.PerRPCCredentials.
 type bearer string
 
 func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
@@ -150,8 +147,8 @@ spec:
   listeners: [{name: http, port: 80, protocol: HTTP}]
 `
 
-// A proxy with a Gateway's token receives that Gateway's configuration, even if it requests
-// another's. Without a valid token it receives nothing.
+// A proxy with a Gateway's token receives that Gateway's configuration, even if the proxy requests
+// another Gateway's. Without a valid token, it receives nothing.
 func tokenLimitsProxy(p place) {
 	p.apply(chat + plainGateway + others)
 	p.programmed("gw")
@@ -232,7 +229,7 @@ func (p place) askWith(address string, who []grpc.DialOption, kind resource.Type
 	if err != nil {
 		return nil, err
 	}
-	// Recv returns why Send fails.
+	// Recv returns Send's error.
 	_ = s.Send(&discoveryv3.DeltaDiscoveryRequest{
 		Node: &corev3.Node{Id: "stranger", Cluster: p.Namespace + "/gw"}, TypeUrl: kind.URL(),
 		ResourceNamesSubscribe: names,
@@ -252,7 +249,7 @@ func (p place) pick(address, token string) (*extprocv3.ProcessingResponse, error
 	if err != nil {
 		return nil, err
 	}
-	// EOF: Recv has the reason
+	// after EOF, Recv returns the error
 	if err := s.Send(&extprocv3.ProcessingRequest{
 		Request: &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: &extprocv3.HttpHeaders{EndOfStream: true}},
 	}); err != nil && !errors.Is(err, io.EOF) {

@@ -11,8 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The log has a line for each fleet that is created or changed, each proxy that connects or
-// disconnects, and each new leader.
 func logReports(p place) {
 	gateway, own := "gateway="+p.Namespace+"/gw", "fleet="+p.Namespace+"/"+fleet
 	p.apply(plainGateway)
@@ -30,7 +28,6 @@ func logReports(p place) {
 	p.logged(all[1:], "serving", "ads=")
 }
 
-// logged waits until one of the processes has logged a line with all texts.
 func (p place) logged(processes []corev1.Pod, texts ...string) {
 	p.Helper()
 	p.Until(fmt.Sprintf("a line with %q", texts), func(ctx context.Context) error {

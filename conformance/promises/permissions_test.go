@@ -29,7 +29,6 @@ type request struct {
 	} `json:"responseStatus"`
 }
 
-// requests returns all requests of Penstock's processes to the API server, in order.
 func (p place) requests() (all []request) {
 	p.Helper()
 	return p.requestsAfter(0)
@@ -45,7 +44,8 @@ func (p place) audited() int64 {
 	return info.Size()
 }
 
-// requestsAfter is requests without the first size bytes of the audit log.
+// requestsAfter returns the requests of Penstock's processes to the API server, in order, without
+// the first size bytes of the audit log.
 func (p place) requestsAfter(size int64) (all []request) {
 	p.Helper()
 	file, err := os.Open(running.AuditLog("lab1"))
@@ -100,7 +100,7 @@ func onlyLeaderWrites(p place) {
 	}
 }
 
-// In all tests, no request of Penstock was forbidden, and it read only Secrets that a Gateway
+// In all tests, no request of Penstock was forbidden, and Penstock read only Secrets that a Gateway
 // names.
 func permissionsSuffice(p place) {
 	requests, secrets := p.requests(), 0

@@ -7,7 +7,6 @@ import (
 	"testing"
 )
 
-// promise is a test with its name, in the form of a test function's.
 type promise struct {
 	name string
 	test func(place)

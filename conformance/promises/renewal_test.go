@@ -32,8 +32,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// successor is a CA that replaces Penstock's, stored as Penstock stores one. The test chooses its
-// age.
+// successor is a CA that replaces Penstock's. The test stores it as Penstock does, with any age.
 type successor struct {
 	key    *ecdsa.PrivateKey
 	keyPEM []byte
@@ -52,8 +51,8 @@ func newSuccessor(p place) *successor {
 	return &successor{key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})}
 }
 
-// aged returns the CA's certificate with a given age. Its certificates share name and key, so trust
-// in one is trust in all.
+// aged returns a certificate of the CA with the given age. All these certificates have the same
+// name and key, so a client that trusts one of them trusts all.
 func (s *successor) aged(p place, age time.Duration) []byte {
 	p.Helper()
 	made := time.Now().Add(-age)
@@ -70,8 +69,6 @@ func (s *successor) aged(p place, age time.Duration) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// become writes the CA, with a certificate of a given age, to the Secret of Penstock's CA. It
-// returns the certificate.
 func (s *successor) become(p place, age time.Duration) []byte {
 	p.Helper()
 	cert := s.aged(p, age)
@@ -87,7 +84,7 @@ func (s *successor) become(p place, age time.Duration) []byte {
 	return cert
 }
 
-// pickKey returns the key that proxies of a Gateway send to the picker when they have the new CA's
+// pickKey returns the key that a Gateway's proxies send to the picker once they have the new CA's
 // keys.
 func (s *successor) pickKey(gateway string) string {
 	mac := hmac.New(sha256.New, s.keyPEM)
@@ -95,8 +92,8 @@ func (s *successor) pickKey(gateway string) string {
 	return model.PickKey(hex.EncodeToString(mac.Sum(nil)), gateway)
 }
 
-// One CA replaces another: the steps of two days, in minutes. No process restarts, no request is
-// lost, and every proxy stays connected.
+// A new CA replaces Penstock's: the steps of two days, in minutes. No process restarts, no request
+// is lost, and every proxy stays connected.
 func certificatesRenewed(p place) {
 	p.apply(chat + plainGateway)
 	address := p.programmed("gw")[0]
@@ -110,7 +107,7 @@ func certificatesRenewed(p place) {
 		}
 	}
 
-	// On the first day, all processes and proxies begin to trust the new CA.
+	// First, all processes and proxies begin to trust the new CA.
 	young := next.become(p, 0)
 	each("its keys are accepted", func(ip string) error {
 		if _, err := p.pick(ip+":9002", next.pickKey(p.Namespace+"/gw")); status.Code(err) == codes.Unauthenticated {
@@ -131,7 +128,7 @@ func certificatesRenewed(p place) {
 		return err
 	})
 
-	// In the afternoon, proxies receive its keys.
+	// After half a day, proxies receive the new CA's keys.
 	next.become(p, 13*time.Hour)
 	token := p.token(fleet, "penstock.dev")
 	each("proxies receive its keys", func(ip string) error {
@@ -143,7 +140,7 @@ func certificatesRenewed(p place) {
 		return err
 	})
 
-	// On the second day, it signs.
+	// After a day, the new CA signs certificates.
 	old := next.become(p, 25*time.Hour)
 	each("its certificate is served", func(ip string) error {
 		pool := x509.NewCertPool()
@@ -164,7 +161,8 @@ func certificatesRenewed(p place) {
 			p.Errorf("process %s was started %d times, want once, and the same two processes", pod.Name, n+1)
 		}
 	}
-	// A new Gateway is programmed, too: the processes exchange ACKs by certificates of the new CA.
+	// A new Gateway is programmed, too: the processes exchange ACKs, with certificates of the new
+	// CA.
 	p.apply(strings.ReplaceAll(plainGateway, "name: gw", "name: later"))
 	p.programmed("later")
 }

@@ -29,7 +29,7 @@ func leaderKilled(p place) {
 	pods := p.processes()
 	for i, pod := range pods {
 		p.kill(pod)
-		if i == 0 { // the leader's node is gone too, so that the other process must lead
+		if i == 0 { // delete the leader's pod, too, so that the other process must lead
 			zero := int64(0)
 			if err := p.CoreV1().Pods(system).Delete(p.Context(), pod.Name,
 				metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {

@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A Gateway gets the type of Service that its EnvoyFleet names, and reports its addresses. If
-// Kubernetes forbids a change, a condition has the command that resolves it.
+// A Gateway gets the type of Service that its EnvoyFleet names, and reports the Service's
+// addresses. If Kubernetes forbids a change, a condition has the command that resolves the problem.
 func servicesOfEveryKind(p place) {
 	p.apply(chat + plainGateway)
 	balanced := p.programmed("gw")[0]

@@ -20,8 +20,8 @@ import (
 var soaking = flag.Duration("soak", 0,
 	"repeat the faults so long, and measure whether a process of Penstock grows; 0: each fault once")
 
-// changing is the time between two faults of a soak, in which changes take effect one after
-// another.
+// changing is the time between two faults of a soak. Changes take effect one after another in this
+// time.
 const changing = 30 * time.Second
 
 // settling is how long a process grows after its start, until its ring of last picks is full.
@@ -44,8 +44,8 @@ func underFaults(t *testing.T) {
 	}
 }
 
-// withstands runs a subtest under load, and waits until everything works again. If open is set, all
-// processes restart, so pools fail open.
+// withstands runs a subtest under load, and waits until everything works again. If open is set, the
+// subtest restarts all processes, so the pool fails open meanwhile.
 func (s *site) withstands(name string, open bool, test func(*site)) {
 	all := s.T
 	all.Run(name, func(t *testing.T) {
@@ -53,7 +53,7 @@ func (s *site) withstands(name string, open bool, test func(*site)) {
 		defer func() { s.T = all }()
 		if open {
 			s.apply(failOpen)
-			s.goesOn() // requests continue during the fault
+			s.goesOn() // wait until FailOpen is in effect
 			defer func() {
 				s.apply(strings.ReplaceAll(failOpen, "FailOpen", "FailClose"))
 			}()
@@ -70,7 +70,7 @@ const failOpen = "apiVersion: penstock.dev/v1alpha1\nkind: PoolPolicy\nmetadata:
 	"{name: chat}, picker: {failureMode: FailOpen}}\n"
 
 // soak repeats the faults until its time is over, with changes between them. In the second half,
-// one process is sampled, and no fault ends it.
+// soak samples one process, and no fault ends this process.
 func (s *site) soak() {
 	began, counts := time.Now(), map[string]int{}
 	half := began.Add(*soaking / 2)
@@ -120,7 +120,6 @@ func (s *site) soak() {
 	s.report(samples)
 }
 
-// report prints the growth of the sampled process, which must be within its limits.
 func (s *site) report(samples *soak.Samples) {
 	s.Helper()
 	growth, err := samples.Growth()

@@ -102,8 +102,8 @@ spec: {parentRef: {name: gw}, listeners: [{name: more, port: 8080, protocol: HTT
 	})
 }
 
-// commandReports waits until penstock status, without a folder, prints a line about the Gateway
-// with these texts, whichever process leads.
+// commandReports waits until `penstock status`, without a folder, prints a line about the Gateway
+// with these texts. Any process may lead.
 func (p place) commandReports(texts ...string) {
 	p.Helper()
 	p.Until("penstock status reports what the Gateway's own status has", func(ctx context.Context) error {
@@ -134,7 +134,7 @@ func unacknowledged(conditions []metav1.Condition) error {
 	return errors.New("there is no condition Programmed")
 }
 
-// The condition of the object at fault quotes Envoy's NACK, and all others serve.
+// The condition of the object at fault quotes Envoy's NACK, and all other objects serve.
 func nackInStatus(p place) {
 	p.apply(chat + plainGateway + `
 ---
@@ -193,8 +193,8 @@ spec:
 	programmed(metav1.ConditionTrue, "")
 }
 
-// A NACK at a process that does not write statuses also reaches the status. It disappears when the
-// proxy accepts the resource.
+// A NACK at a process that does not write statuses also reaches the status. The NACK disappears
+// from the status when the proxy accepts the resource.
 func nackReachesLeader(p place) {
 	p.apply(chat + attached)
 	follower := p.processes()[1].Status.PodIP + ":18000"

@@ -67,7 +67,7 @@ spec:
 // prompt requests an answer of some words, which these slow servers send at one a second.
 const prompt = `{"model": "sim-model", "max_tokens": %d, "stream": %t, "messages": [{"role": "user", "content": "one two three four five six seven eight nine ten"}]}`
 
-// fetch makes a request and reads its whole response, which must be 200. fresh means a new
+// fetch makes a request and reads the whole response, whose status must be 200. fresh means a new
 // connection.
 func fetch(ctx context.Context, method, url, body string, fresh bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
@@ -96,12 +96,12 @@ type traffic struct {
 	stop         context.CancelFunc
 	running      sync.WaitGroup
 	sent, failed atomic.Int64
-	first        atomic.Pointer[string] // the first error
+	first        atomic.Pointer[string]
 }
 
-// load sends requests until end: to the Service (/health) and to the pool (/v1/models, which the
-// picker answers, and embeddings, which need a pick), on new and on persistent connections, and
-// streamed answers in sequence. If paths are given, it sends requests only to them.
+// load sends requests until end, on new and on persistent connections: to the Service (/health), to
+// the pool (/v1/models, which the picker answers, and embeddings, which need a pick), and streamed
+// answers one after another. If paths are given, load only sends requests to these paths.
 func (p place) load(address string, paths ...string) *traffic {
 	p.Helper()
 	words := len(paths) == 0
@@ -151,7 +151,6 @@ func (p place) load(address string, paths ...string) *traffic {
 	return t
 }
 
-// end ends the load. All requests must have been answered.
 func (p place) end(t *traffic) {
 	p.Helper()
 	t.stop()

@@ -25,7 +25,7 @@ const again = time.Second
 // Config configures a Balancer.
 type Config struct {
 	Client kubernetes.Interface
-	Range  netip.Prefix // the first address is not assigned
+	Range  netip.Prefix // range of the addresses; the first address is not assigned
 	Log    *slog.Logger
 }
 
@@ -100,7 +100,8 @@ func (b *Balancer) write(ctx context.Context, service types.NamespacedName, addr
 	return err
 }
 
-// addresses has assigned addresses that the cached Services may lack.
+// addresses has the assigned addresses by Service. The informer's copies of Services may lack these
+// addresses for a moment.
 type addresses map[types.UID]netip.Addr
 
 func (a addresses) of(s *corev1.Service) netip.Addr {

@@ -28,7 +28,7 @@ func TestLoadBalancer_ServiceKeepsItsOwnAddress(t *testing.T) {
 	classed := balanced("classed", 1, "", "")
 	class := "example.com/other"
 	classed.Spec.LoadBalancerClass = &class
-	plain := balanced("plain", 1, "", "10.0.0.7") // it was a LoadBalancer before
+	plain := balanced("plain", 1, "", "10.0.0.7") // a former LoadBalancer
 	plain.Spec.Type = corev1.ServiceTypeClusterIP
 	leaving := balanced("leaving", 1, "", "")
 	leaving.DeletionTimestamp = &metav1.Time{Time: time.Unix(9, 0)}
@@ -85,8 +85,8 @@ func TestLoadBalancer_FullRangeLeavesYoungestPending(t *testing.T) {
 	}
 }
 
-// The list of Services lags behind the writes. A client that has read an address must not reach
-// another Service.
+// A Service keeps its address while the informer's cache lags behind the write: clients may already
+// use the address.
 func TestLoadBalancer_NewAddressIsStableWhenLowerOneFrees(t *testing.T) {
 	within := netip.MustParsePrefix("10.0.0.0/29")
 	old, a, b := balanced("old", 1, "", "10.0.0.1"), balanced("a", 2, "", ""), balanced("b", 3, "", "")

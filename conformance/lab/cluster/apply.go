@@ -45,7 +45,8 @@ var resources = map[string]schema.GroupVersionResource{
 
 type objects map[string]*unstructured.Unstructured
 
-// apply waits until the API server serves the kinds that the objects define.
+// apply creates or updates the objects, and waits until the API server serves the kinds that CRDs
+// among them define.
 func (all objects) apply(ctx context.Context, config *rest.Config) error {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -73,7 +74,7 @@ func (all objects) apply(ctx context.Context, config *rest.Config) error {
 }
 
 // read adds the objects in a file, or in all YAML files of a folder. A later object replaces an
-// earlier object of the same name.
+// earlier object of the same kind and name.
 func (all objects) read(path string) error {
 	return filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {

@@ -28,13 +28,13 @@ const startTimeout = 3 * time.Minute
 
 // Config configures a cluster.
 type Config struct {
-	Name    string             // also the name of the context in the kubeconfig
-	Dir     string             // folder for the kubeconfig and logs
-	Private string             // an empty folder for all other files, preferably in memory
-	Tools   string             // folder of the programs kubernetes and etcd
-	Node    *network.Namespace // runs the cluster
-	Images  *image.Table       // that pods can run
-	Self    string             // path of a program that becomes a container if its arguments equal Become
+	Name    string // also the name of the context in the kubeconfig
+	Dir     string // folder for the kubeconfig and logs
+	Private string // an empty folder for all other files, preferably in memory
+	Tools   string // folder of the programs kubernetes and etcd
+	Node    *network.Namespace
+	Images  *image.Table // images that pods can run
+	Self    string       // path of a program that becomes a container if its arguments equal Become
 	Become  []string
 	Plan    network.Plan
 	CRDs    []string // YAML files or folders; applied before the cluster is ready
@@ -42,7 +42,7 @@ type Config struct {
 	Log     *slog.Logger
 }
 
-// Cluster is one cluster.
+// Cluster is a Kubernetes cluster.
 type Cluster struct {
 	Config
 	ready chan struct{}
@@ -60,7 +60,7 @@ func (c *Cluster) Ready() <-chan struct{} { return c.ready }
 
 func (c *Cluster) server() string { return fmt.Sprintf("https://%s:6443", c.Plan.Node()) }
 
-// Run runs the cluster until ctx is done, or a program of the cluster fails.
+// Run runs the cluster until ctx is done or a program of the cluster fails.
 func (c *Cluster) Run(ctx context.Context) error {
 	for _, dir := range []string{c.Dir, c.Private} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -38,7 +38,8 @@ func (c *Cluster) kubelet() (program, error) {
 		"resolvConf":    "", // the cluster's DNS resolves external names
 		"podLogsDir":    logs,
 		"maxPods":       most,
-		// The kubelet leaves the machine's resources alone.
+		// The kubelet creates no control groups, and evicts no pods for lack of memory or disk
+		// space.
 		"failCgroupV1":                  false,
 		"cgroupsPerQOS":                 false,
 		"enforceNodeAllocatable":        []string{},
@@ -57,7 +58,7 @@ func (c *Cluster) kubelet() (program, error) {
 		"kubeAPIBurst":                1000,
 		"eventRecordQPS":              0,
 		"configMapAndSecretChangeDetectionStrategy": "Watch",
-		"syncFrequency":                "10s", // also delays a changed ConfigMap in a volume
+		"syncFrequency":                "10s", // a changed ConfigMap reaches its volumes within about this time
 		"volumePluginDir":              c.private("kubelet/plugins"),
 		"enableControllerAttachDetach": false,
 	}

@@ -56,7 +56,7 @@ func (s *Server) find(id string) (*container, error) {
 	return c, nil
 }
 
-// CreateContainer records the container for StartContainer.
+// CreateContainer adds a container, which StartContainer starts.
 func (s *Server) CreateContainer(_ context.Context,
 	req *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
 	config := req.GetConfig()
@@ -98,7 +98,7 @@ func (s *Server) StopContainer(ctx context.Context,
 	c := s.containers[req.GetContainerId()]
 	running := c != nil && c.process != nil && c.finished.IsZero()
 	s.mu.Unlock()
-	if !running { // the CRI demands success
+	if !running { // the CRI demands success for a stopped container
 		return &runtimeapi.StopContainerResponse{}, nil
 	}
 	if req.GetTimeout() > 0 {
@@ -138,7 +138,7 @@ func stopSignal(config *runtimeapi.ContainerConfig) syscall.Signal {
 	return syscall.SIGTERM
 }
 
-// RemoveContainer ends a running container, and drops it.
+// RemoveContainer ends a running container, and deletes its files.
 func (s *Server) RemoveContainer(_ context.Context,
 	req *runtimeapi.RemoveContainerRequest) (*runtimeapi.RemoveContainerResponse, error) {
 	s.mu.Lock()
@@ -210,13 +210,13 @@ func (s *Server) ContainerStatus(_ context.Context,
 	return &runtimeapi.ContainerStatusResponse{Status: st}, nil
 }
 
-// UpdateContainerResources does nothing, because the runtime enforces no limits.
+// UpdateContainerResources does nothing, because resources have no limits.
 func (s *Server) UpdateContainerResources(context.Context,
 	*runtimeapi.UpdateContainerResourcesRequest) (*runtimeapi.UpdateContainerResourcesResponse, error) {
 	return &runtimeapi.UpdateContainerResourcesResponse{}, nil
 }
 
-// UpdatePodSandboxResources does nothing, because the runtime enforces no limits.
+// UpdatePodSandboxResources does nothing, because resources have no limits.
 func (s *Server) UpdatePodSandboxResources(context.Context,
 	*runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
 	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil

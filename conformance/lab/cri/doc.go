@@ -8,5 +8,5 @@
 // parameters other than the network's. Resource limits, capabilities and profiles are ignored.
 //
 // Server.mu guards the Server's maps and the marked fields of pods and containers; no call blocks
-// under it. `make test-lab` tests the Server through a kubelet.
+// while holding the mutex. `make test-lab` tests the Server through a kubelet.
 package cri

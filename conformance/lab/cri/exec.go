@@ -21,7 +21,7 @@ import (
 )
 
 func (c *container) command(ctx context.Context, args []string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "/proc/self/exe") // the link resolves inside the container
+	cmd := exec.CommandContext(ctx, "/proc/self/exe") // a placeholder: enter sets the path inside the container
 	cmd.Args, cmd.Err = args, nil
 	cmd.Env, cmd.Dir = c.environment(), c.config.GetWorkingDir()
 	cmd.WaitDelay = time.Second // for processes that outlive the command

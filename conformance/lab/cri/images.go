@@ -58,7 +58,7 @@ func (s *Server) ListImages(context.Context, *runtimeapi.ListImagesRequest) (*ru
 	return resp, nil
 }
 
-// RemoveImage does nothing, because the kubelet does not manage the table.
+// RemoveImage does nothing: the kubelet does not manage the table.
 func (s *Server) RemoveImage(context.Context, *runtimeapi.RemoveImageRequest) (*runtimeapi.RemoveImageResponse, error) {
 	return &runtimeapi.RemoveImageResponse{}, nil
 }

@@ -122,7 +122,7 @@ func (s *Server) StopPodSandbox(_ context.Context,
 	return &runtimeapi.StopPodSandboxResponse{}, nil
 }
 
-// RemovePodSandbox ends a pod and drops it.
+// RemovePodSandbox ends a pod and removes its containers.
 func (s *Server) RemovePodSandbox(ctx context.Context,
 	req *runtimeapi.RemovePodSandboxRequest) (*runtimeapi.RemovePodSandboxResponse, error) {
 	if _, err := s.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{

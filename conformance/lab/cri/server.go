@@ -113,7 +113,7 @@ func (s *Server) killAll() {
 	}
 }
 
-// newID returns an ID in the usual form of IDs. The caller holds mu.
+// newID returns an ID of 64 hexadecimal digits, as other runtimes do. The caller holds mu.
 func (s *Server) newID() string {
 	s.made++
 	return fmt.Sprintf("%064x", s.made)

@@ -65,7 +65,7 @@ func (x streams) Exec(ctx context.Context, id string, args []string, in io.Reade
 		return err
 	}
 	cmd := c.command(ctx, args)
-	// A typed nil in an interface is not nil, so set only streams that exist.
+	// An interface with a typed nil is not nil, so set only streams that exist.
 	if in != nil {
 		cmd.Stdin = in
 	}

@@ -20,7 +20,7 @@ var known = []struct {
 }
 
 // Known returns the predefined images whose programs exist. A program is taken from the first
-// folder that has it. envoy is the path of Envoy; "": none.
+// folder that has it. envoy is the path of Envoy; "" means to search the folders.
 func Known(envoy string, folders ...string) []Image {
 	var found []Image
 	for _, k := range known {

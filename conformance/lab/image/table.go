@@ -22,7 +22,7 @@ type Image struct {
 	Program string `json:"program"`
 	// Path is the program's path in the image; empty means /usr/local/bin/ and the file's name.
 	Path string `json:"path,omitempty"`
-	// Args apply if the container's spec has neither command nor args.
+	// Args are the arguments if the container's spec has neither command nor args.
 	Args []string `json:"args,omitempty"`
 	// First are arguments before the container's args.
 	First []string `json:"first,omitempty"`
@@ -32,7 +32,7 @@ type Image struct {
 	Env []string `json:"env,omitempty"`
 }
 
-// At returns the program's path inside the container.
+// At returns the program's path in the container.
 func (i Image) At() string {
 	if i.Path != "" {
 		return i.Path
@@ -83,7 +83,7 @@ func (t *Table) Load(images ...Image) error {
 	if err != nil {
 		return fmt.Errorf("images: %w", err)
 	}
-	// Rename makes readers see the old or the new table, not a part.
+	// Rename is atomic: readers see the old or the new table.
 	if err := os.WriteFile(t.file+".new", raw, 0o644); err != nil {
 		return fmt.Errorf("images: %w", err)
 	}
@@ -118,7 +118,7 @@ func matches(name, ref string) bool {
 	if name == ref {
 		return true
 	}
-	if repository(name) == name { // name has no tag and matches any tag
+	if repository(name) == name { // name has no tag: it matches any tag
 		ref = repository(ref)
 	}
 	return name == ref || strings.HasSuffix(ref, "/"+name)

@@ -24,7 +24,7 @@ type Hub struct {
 	cmd *exec.Cmd
 }
 
-// NewHub returns a hub without members, with its files in dir.
+// NewHub returns a hub without members. Its files are in dir.
 func NewHub(dir string) (*Hub, error) {
 	return &Hub{dir: dir}, os.MkdirAll(filepath.Join(dir, "members"), 0o700)
 }
@@ -34,8 +34,8 @@ func program() (string, error) {
 	return filepath.Join(root, "bin", "penstock"), err
 }
 
-// Admit grants the hub the permissions of `penstock hub rules` in a cluster. It writes a kubeconfig
-// for the member of this name.
+// Admit grants the hub the permissions of `penstock hub rules` in a cluster, and writes the hub's
+// kubeconfig for this member.
 func (h *Hub) Admit(ctx context.Context, name string, cluster *rest.Config) error {
 	path, err := program()
 	if err != nil {
@@ -66,8 +66,7 @@ func (h *Hub) Admit(ctx context.Context, name string, cluster *rest.Config) erro
 	return clientcmd.WriteToFile(*config, filepath.Join(h.dir, "members", name+".yaml"))
 }
 
-// Lead replaces the hub's ClusterSet by a ClusterSet with these members and their pods' address
-// ranges.
+// Lead writes the hub's ClusterSet, with these members and their pods' address ranges.
 func (h *Hub) Lead(podCIDRs string, members ...string) error {
 	set :=
 		"apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: gpus}\nspec:\n  cluster: management\n " +
@@ -98,7 +97,7 @@ func (h *Hub) Start(drainTime string) error {
 	return h.cmd.Start()
 }
 
-// Kill kills the hub, if it runs.
+// Kill kills the hub if it runs.
 func (h *Hub) Kill() {
 	if h.cmd != nil && h.cmd.ProcessState == nil {
 		_ = h.cmd.Process.Kill()

@@ -53,10 +53,11 @@ func Start(ctx context.Context, config lab.Config) (*lab.Lab, error) {
 	return l, nil
 }
 
-// Prepare starts a lab with Penstock's image and the images of config. The working directory must
-// be inside conformance, whose go.mod names the CRDs' releases unless config.ReleasesOf is set.
-// Penstock's program is bin/penstock, or comes from the unpacked image in $PENSTOCK_IMAGE. The
-// caller ends the lab with Down.
+// Prepare starts a lab with Penstock's image and the images of config. The caller ends the lab with
+// Down. Penstock's program is bin/penstock, or comes from the unpacked image in $PENSTOCK_IMAGE.
+//
+// Unless config.ReleasesOf is set, the working directory must be inside conformance, whose go.mod
+// selects the CRDs' versions.
 func Prepare(ctx context.Context, config lab.Config) (*lab.Lab, error) {
 	var err error
 	if config.Dir, err = filepath.Abs(config.Dir); err != nil {
@@ -102,8 +103,8 @@ func install(ctx context.Context, config *rest.Config, manifests string) error {
 		})
 }
 
-// Apply applies manifests as `kubectl apply --server-side` does. Namespaced objects that state no
-// namespace get the given namespace.
+// Apply applies manifests as `kubectl apply --server-side` does. namespace is for namespaced
+// objects that set none.
 func Apply(ctx context.Context, config *rest.Config, namespace string, manifests []byte) error {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {

@@ -35,7 +35,7 @@ var Exported = []string{"bench", "later", "team"}
 const PeerPort = 18443
 
 // Chart installs Penstock's chart in a cluster of a lab, and waits until Penstock is ready. values
-// is the argument of helm's --set.
+// is for helm's --set.
 func Chart(ctx context.Context, l *lab.Lab, at, values string) error {
 	root, err := lab.Repository()
 	if err != nil {
@@ -53,10 +53,10 @@ func Chart(ctx context.Context, l *lab.Lab, at, values string) error {
 
 // Member is a cluster of a set, with Penstock from its chart.
 type Member struct {
-	Name   string // the cluster's name in the set
+	Name   string
 	Config *rest.Config
 	Client *kubernetes.Clientset
-	// Outside is the address at which the cluster's pods reach the machine outside the lab.
+	// Outside is the machine's address outside the lab, as the cluster's pods reach it.
 	Outside string
 	peer    string
 }
@@ -66,14 +66,15 @@ type Spec struct {
 	PodCIDRs []string
 	Draining bool
 	Members  []*Member
-	// Namespaces are the namespaces whose pools each of Members may export; empty: Exported.
+	// Namespaces are the namespaces whose pools each of Members may export; empty means Exported.
 	Namespaces []string
-	// PeerListener is the port at which the member's Gateways listen for other members; 0: none.
+	// PeerListener is the port at which the member's Gateways listen for other members; 0 disables
+	// it.
 	PeerListener int
 }
 
-// Members installs Penstock in one cluster of a lab for each name, and makes the clusters members
-// of one set. A member may dial the others' model servers, and its picker serves the other members.
+// Members installs Penstock in one cluster of a lab for each name, and joins the clusters to one
+// set. A member may dial the others' model servers, and its picker serves the other members.
 func Members(ctx context.Context, l *lab.Lab, names ...string) ([]*Member, error) {
 	var all []*Member
 	for i, name := range names {

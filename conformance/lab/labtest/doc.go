@@ -1,5 +1,4 @@
-// Package labtest has the common part of tests that run in a lab: a lab for a package's tests
-// (Main), a namespace for a test (Place), waiting for a condition (Until) or a rollout (RolledOut),
-// and requests (Get, Load). It does not depend on Penstock. The tests of `make
-// test-lab` use it.
+// Package labtest has helpers for tests in a lab: a lab for a package's tests (Main), a namespace
+// for a test (Place), waiting for a condition (Until) or a rollout (RolledOut), and requests (Get,
+// Load). It does not depend on Penstock. The tests of `make test-lab` use it.
 package labtest

@@ -21,7 +21,7 @@ type Load struct {
 
 const listed = 10
 
-// NewLoad returns a load without requests. The load ends at the latest with the test.
+// NewLoad returns a Load without requests. The Load ends at the latest with the test.
 func NewLoad(t testing.TB) *Load {
 	l := &Load{t: t}
 	l.ctx, l.stop = context.WithCancel(t.Context())
@@ -34,7 +34,7 @@ func (l *Load) wait() {
 	l.running.Wait()
 }
 
-// Each calls ask again and again, with a pause after each call. what names the requests in errors.
+// Each calls ask repeatedly, with a pause after each call. what names the requests in errors.
 func (l *Load) Each(what string, pause time.Duration, ask func(context.Context) error) {
 	l.running.Go(func() {
 		for l.ctx.Err() == nil {
@@ -56,7 +56,7 @@ func (l *Load) Each(what string, pause time.Duration, ask func(context.Context) 
 	})
 }
 
-// Goes waits until n more requests have ended. Failed requests count.
+// Goes waits until n more requests have ended, with or without an error.
 func (l *Load) Goes(n int64) {
 	l.t.Helper()
 	from := l.sent.Load()
@@ -79,10 +79,10 @@ func (l *Load) First() string {
 	return ""
 }
 
-// Stop ends the load, and returns once no request is in flight.
+// Stop ends the Load once no request is in flight.
 func (l *Load) Stop() { l.wait() }
 
-// End ends the load. It fails the test if a request has failed, or no request was sent.
+// End calls Stop. It fails the test if a request has failed, or no request was sent.
 func (l *Load) End() {
 	l.t.Helper()
 	l.wait()

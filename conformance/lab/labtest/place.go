@@ -19,13 +19,12 @@ type Place struct {
 	*testing.T
 	*kubernetes.Clientset
 	// REST is the clients' configuration.
-	REST *rest.Config
-	// Namespace is the name of the namespace.
+	REST      *rest.Config
 	Namespace string
 }
 
 // NewPlace creates a namespace in the cluster of a kubeconfig's context; "" is the current context.
-// The namespace lasts until a test deletes it, or the lab ends.
+// The namespace lasts until a test deletes it or the lab ends.
 func NewPlace(t *testing.T, kubeconfig, context string) Place {
 	t.Helper()
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
@@ -58,8 +57,8 @@ func Ready(s corev1.PodStatus) bool {
 	return false
 }
 
-// Process returns the PID of the pod's process with the argument arg. HOSTNAME identifies the pod's
-// processes.
+// Process returns the PID of the pod's process that has the argument arg. It finds the pod's
+// processes by their HOSTNAME.
 func (p Place) Process(pod corev1.Pod, arg string) int {
 	p.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/environ")

@@ -8,11 +8,10 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// Timeout is the deadline of Until. It is generous for busy machines.
+// Timeout is the deadline of Until, sufficient for busy machines.
 const Timeout = 2 * time.Minute
 
-// Until waits until missing returns nil. After Timeout, the test fails with the last error of
-// missing.
+// Until waits until missing returns nil. After Timeout, the test fails with missing's last error.
 func Until(t testing.TB, what string, missing func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Timeout)

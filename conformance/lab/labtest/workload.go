@@ -9,8 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// RolledOut waits until all pods of a Deployment are available and of its newest generation, and
-// older pods are gone.
+// RolledOut waits until all pods of a Deployment are available and of its newest generation.
 func (p Place) RolledOut(namespace, name string) *appsv1.Deployment {
 	p.Helper()
 	var d *appsv1.Deployment
@@ -25,10 +24,10 @@ func (p Place) RolledOut(namespace, name string) *appsv1.Deployment {
 		}
 		pods, err := p.CoreV1().Pods(namespace).List(ctx,
 			metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(d.Spec.Selector)})
-		if err != nil || len(pods.Items) != int(n) {
-			return fmt.Errorf("%d pods, want %d: %w", len(pods.Items), n, err)
+		if err == nil && len(pods.Items) != int(n) {
+			err = fmt.Errorf("got %d pods, want %d", len(pods.Items), n)
 		}
-		return nil
+		return err
 	})
 	return d
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Effect is the treatment of a link's packets.
+// Effect selects how packets of a link are handled.
 type Effect string
 
 const (
@@ -19,15 +19,15 @@ const (
 	Delay  Effect = "delay" // packets arrive later
 )
 
-// Fault is the treatment of the packets in one direction of a link.
+// Fault is how one direction of a link handles packets.
 type Fault struct {
 	Effect Effect `json:"effect"`
 	// Port limits Cut, Reject and Drop to TCP connections that have this port at either end; 0
 	// means all packets.
 	Port uint16 `json:"port,omitempty"`
-	// Share is the share of the packets that Drop drops, in percent, 1 to 99.
+	// Share is the percentage of packets that Drop drops, 1 to 99.
 	Share int `json:"share,omitempty"`
-	// By is the additional delay of packets with Delay, up to MaxDelay.
+	// By is the additional delay of Delay, up to MaxDelay.
 	By time.Duration `json:"by,omitempty"`
 }
 

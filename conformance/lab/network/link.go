@@ -30,7 +30,7 @@ type Direction struct {
 func NewDirection(from, to End) *Direction { return &Direction{from: from, to: to} }
 
 // Set replaces the direction's fault. The receiving node handles packets before connection tracking
-// and kube-proxy, so faults also affect established connections.
+// and kube-proxy, so a fault also affects established connections.
 func (d *Direction) Set(f Fault) error {
 	if err := f.Check(); err != nil {
 		return err
@@ -78,8 +78,7 @@ func (d *Direction) route(name string, gateway netip.Addr) error {
 }
 
 func (d *Direction) filter(f Fault) error {
-	// Declare the table first, because nft can only delete an existing table. All three statements
-	// are one transaction.
+	// The table must exist before nft can delete it. All three statements are one transaction.
 	table := "table inet lab-link-" + d.from.Plan.Link()
 	script := fmt.Sprintf("%s {}\ndelete %s\n", table, table)
 	if rules := f.rules(interfaceTo(d.from.Plan)); rules != "" {

@@ -23,7 +23,7 @@ type site struct {
 
 var ports = []uint16{18443, 80}
 
-// ends is how long a test waits for a packet or a connection that must not arrive.
+// ends is how long a test waits before it concludes that nothing arrives.
 const ends = 500 * time.Millisecond
 
 // generous is a deadline that only a hanging test reaches.
@@ -108,7 +108,6 @@ func echoes(c net.Conn, limit time.Duration) (took time.Duration, err error) {
 	return time.Since(start), err
 }
 
-// ask opens a connection and uses it once.
 func (s *site) ask(to *site, port uint16, limit time.Duration) error {
 	c, err := s.dial(to, port, limit)
 	if err != nil {
@@ -135,7 +134,7 @@ func (s *site) open(t *testing.T, to *site, port uint16) net.Conn {
 func (s *site) arrive(t *testing.T, to *site, n int) (arrived int) {
 	t.Helper()
 	for range n {
-		// an error may be the ICMP error for the previous packet
+		// ignore the ICMP error for the previous packet
 		_, _ = s.udp.WriteTo([]byte("."), &net.UDPAddr{IP: to.Plan.Node().AsSlice(), Port: 5000})
 	}
 	for {
@@ -155,7 +154,7 @@ func (s *site) arrive(t *testing.T, to *site, n int) (arrived int) {
 	}
 }
 
-// waits reports whether a connection got no answer of any kind.
+// waits reports whether err is a timeout: no answer of any kind came.
 func waits(err error) bool {
 	timeout, ok := err.(net.Error)
 	return ok && timeout.Timeout()
@@ -202,7 +201,7 @@ func TestLink_CutPassesNothingUntilItIsHealed(t *testing.T) {
 	}
 	set(t, Fault{Effect: Heal}, there, back)
 	whole(t, a, b)
-	// Data that waited on the old connection also arrives, before the next line.
+	// Data that was sent during the cut arrives before the next line.
 	if _, err := echoes(old, generous); err != nil {
 		t.Errorf("the established connection after healing: %v", err)
 	}
@@ -298,7 +297,6 @@ func TestLink_DropLosesAShareAndTCPGoesOn(t *testing.T) {
 	whole(t, a, b)
 }
 
-// A round trip takes at least the sum of its directions' delays.
 func TestLink_DelayAddsToEachRoundTripUntilItIsHealed(t *testing.T) {
 	a, b, there, back := twoSites(t)
 	const by = 200 * time.Millisecond
@@ -353,7 +351,6 @@ func TestLink_DelayAddsToEachRoundTripUntilItIsHealed(t *testing.T) {
 	}
 }
 
-// A direction has one effect: the newest one.
 func TestLink_NewEffectReplacesTheOneBefore(t *testing.T) {
 	a, b, there, back := twoSites(t)
 	for _, f := range []Fault{{Effect: Cut}, {Effect: Delay, By: 50 * time.Millisecond}, {Effect: Reject},

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Namespace is a network namespace. It exists until it is closed and the last process inside has
-// ended.
+// Namespace is a network namespace. It exists until Close was called and the last process inside
+// has ended.
 type Namespace struct {
 	file *os.File
 	link *netlink.Handle
@@ -52,8 +52,8 @@ func New() (*Namespace, error) {
 func settings() error {
 	for file, value := range map[string]string{
 		"ipv4/ip_forward": "1",
-		// Open the ports below 1024 to all, because without root a process is root only in its own
-		// namespaces.
+		// Anyone may listen on ports below 1024: without root, a lab's processes are root only in
+		// their own namespaces.
 		"ipv4/ip_unprivileged_port_start": "0",
 		// Accept replies of a Service on an interface that has no route to their source.
 		"ipv4/conf/all/rp_filter":      "0",
@@ -114,8 +114,8 @@ func (n *Namespace) Close() {
 	_ = n.file.Close()
 }
 
-// Do calls f on a thread inside the namespace. Processes that f starts are also inside, but
-// goroutines are not.
+// Do calls f on a thread inside the namespace. Processes that f starts are also inside; goroutines
+// that f starts are not.
 func (n *Namespace) Do(f func() error) error {
 	done := make(chan error)
 	go func() {

@@ -8,9 +8,8 @@ import (
 // Slots is the number of clusters that one machine can hold.
 const Slots = 112
 
-// Plan has the addresses of the cluster in a slot. Slots have the numbers 0 to Slots-1. Slot 0 has
-// 10.128.0.0/16, slot 1 has 10.129.0.0/16. No route leads to Services: kube-proxy's rules implement
-// them.
+// Plan has the addresses of the cluster in a slot, 0 to Slots-1: slot 0 has 10.128.0.0/16, slot 1
+// has 10.129.0.0/16. No route leads to Services: kube-proxy's rules implement them.
 type Plan struct{ Slot int }
 
 func (p Plan) prefix(third, bits int) netip.Prefix {

@@ -13,7 +13,7 @@ import (
 
 var everywhere = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 
-// NewNode reserves the first free slot, and joins a new node to the namespace outside. A slot is
+// NewNode reserves the first free slot, and links a new node to the namespace outside. A slot is
 // free if no lab has it and no route of the machine leads into its range.
 func NewNode(outside *Namespace) (*Namespace, Plan, error) {
 	taken, err := outside.destinations()
@@ -65,8 +65,8 @@ func (n *Namespace) destinations() ([]netip.Prefix, error) {
 	return to, nil
 }
 
-// Unlink removes a slot's interface and link. Otherwise both would stay until the last connection
-// inside times out.
+// Unlink removes a slot's interface and link. Without Unlink, both would stay until the last
+// connection inside times out.
 func (n *Namespace) Unlink(name string) error {
 	l, err := n.link.LinkByName(name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
@@ -111,8 +111,8 @@ func join(outside, node *Namespace, plan Plan) error {
 	if err := node.route(in, everywhere, plan.Outside(), plan.Node()); err != nil {
 		return err
 	}
-	// Answer packets to unassigned addresses with an ICMP error. They would otherwise circle
-	// between node and outside until their TTL ends.
+	// Answer packets to unassigned addresses with an ICMP error. Otherwise such a packet circles
+	// between the node and outside until its TTL ends.
 	return node.link.RouteAdd(&netlink.Route{Dst: ipNet(plan.All()), Type: unix.RTN_UNREACHABLE})
 }
 
@@ -142,7 +142,7 @@ func JoinNodes(a *Namespace, pa Plan, b *Namespace, pb Plan) error {
 }
 
 // NewPod creates the namespace of a pod with the given address on the node. Closing the namespace
-// removes its link.
+// also removes the pod's link.
 func NewPod(node *Namespace, plan Plan, addr netip.Addr) (*Namespace, error) {
 	pod, err := New()
 	if err != nil {
@@ -161,8 +161,8 @@ func joinPod(node *Namespace, plan Plan, pod *Namespace, addr netip.Addr) error 
 	if err := veth(node, name, pod, "eth0"); err != nil {
 		return err
 	}
-	// Every link has the node's address, because kube-proxy replaces clients' addresses by it.
-	// Routes name their link, so this is unambiguous.
+	// Every link has the node's address, because kube-proxy replaces clients' addresses by it. Each
+	// route names its link, so the equal addresses are unambiguous.
 	in, err := node.up(name, plan.Node())
 	if err != nil {
 		return err

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Become turns the calling process into the container that SpecFD describes. It returns only on
-// failure, after it has written the error to ErrorFD.
+// Become turns the calling process into the container that SpecFD describes. It returns only after
+// a failure, which it has written to ErrorFD.
 func Become() error {
 	runtime.LockOSThread() // the program inherits the settings of this thread
 	report := os.NewFile(ErrorFD, "error")

@@ -66,8 +66,8 @@ func enter(spec Spec) error {
 	return nil
 }
 
-// ownFolders creates each shared folder that gets a mount in the container's layer. Without root,
-// files can only be added to folders of the layer.
+// ownFolders creates the mounts' folders in the container's writable layer. Without root, files can
+// only be added to folders of this layer.
 func ownFolders(spec Spec) error {
 	targets := []string{spec.At}
 	for _, m := range spec.Mounts {
@@ -91,7 +91,7 @@ func ownFolders(spec Spec) error {
 }
 
 // share mounts a folder of the machine. Writes go to the container's layer. If the kernel cannot
-// layer the folder, it is read-only.
+// layer the folder, it is mounted read-only.
 func share(spec Spec, name string) error {
 	source, target := "/"+name, filepath.Join(spec.Root, name)
 	info, err := os.Lstat(source)
@@ -230,7 +230,7 @@ func bind(m Mount) error {
 	return nil
 }
 
-// readOnly keeps the mount's original flags, as a user namespace demands.
+// readOnly remounts with the mount's original flags, as the kernel demands in a user namespace.
 func readOnly(target string) error {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(target, &stat); err != nil {

@@ -3,22 +3,23 @@ package sandbox
 const (
 	// SpecFD delivers the Spec, as JSON.
 	SpecFD = 3
-	// ErrorFD receives the error if the program cannot start. Otherwise it closes without data.
+	// ErrorFD receives the error if the program cannot start. If it starts, ErrorFD closes without
+	// data.
 	ErrorFD = 4
 )
 
 // Spec describes the container.
 type Spec struct {
-	Root     string            // an empty folder
-	Layer    string            // an empty folder for files written over the machine's folders
-	Program  string            // path on the machine, without symbolic links
-	At       string            // path in the container
-	Hostname string            // of the pod
+	Root     string // an empty folder
+	Layer    string // an empty folder for the container's writes to the machine's folders
+	Program  string // path on the machine, without symbolic links
+	At       string // path in the container
+	Hostname string
 	Files    map[string]string // small files below /etc, by absolute path
 	Mounts   []Mount
 	ReadOnly bool // the root is read-only
 
-	Args   []string // the program and its arguments; the program is found in Env's PATH
+	Args   []string // the program and its arguments; the program is searched in Env's PATH
 	Env    []string
 	Dir    string // working directory
 	UID    int

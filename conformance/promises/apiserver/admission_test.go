@@ -17,11 +17,10 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/labtest"
 )
 
-// hash is the hash of a key in an APIKey.
 const hash = "abababababababababababababababababababababababababababababababab"
 
-// mistakes are objects of Penstock's kinds, which the API server validates by their CRDs, with
-// words of the expected error. Without words, the object is valid.
+// mistakes are objects of Penstock's kinds, which the API server validates by their CRDs. words is
+// a part of the expected error; "" means that the object is valid.
 var mistakes = []struct{ kind, spec, words string }{
 	{"EnvoyFleet", "{}", ""},
 	{
@@ -133,7 +132,6 @@ func TestCRD_InvalidObjectIsRejectedWithAdvice(t *testing.T) {
 	}
 }
 
-// An import's clusters are in its status, which a controller or a user writes.
 func TestInferencePoolImport_UnreachableImportIsRejected(t *testing.T) {
 	s := start(t)
 	s.install(t, "inferencepoolimports")

@@ -167,7 +167,6 @@ func TestFile_ObjectTranslatesAsOnKubernetes(t *testing.T) {
 	}
 }
 
-// withoutStatus removes a status that has only defaults of the schema.
 func withoutStatus(obj store.Object) store.Object {
 	switch o := obj.(type) {
 	case *gatewayv1.GatewayClass:
@@ -190,7 +189,7 @@ func withoutStatus(obj store.Object) store.Object {
 	return obj
 }
 
-// statuses runs a status writer for a board, over a store that follows the server.
+// statuses runs a status writer for the reports on a board. The store follows the server.
 func (s *server) statuses(t *testing.T) (*store.Store, *status.Board, *kubestatus.Writer) {
 	t.Helper()
 	world, source := follow(t, s)

@@ -22,7 +22,6 @@ import (
 
 var clusterSets = schema.GroupVersionResource{Group: "penstock.dev", Version: "v1alpha1", Resource: "clustersets"}
 
-// clustersCommand runs penstock clusters without a cluster's environment.
 func clustersCommand(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "../../../bin/penstock", append([]string{"clusters"}, args...)...).
@@ -42,7 +41,6 @@ func prints(t *testing.T, out string, want ...string) {
 	}
 }
 
-// set returns the spec of ClusterSet gpus.
 func (s *server) set(t *testing.T) map[string]any {
 	t.Helper()
 	u, err := s.client.Resource(clusterSets).Get(t.Context(), "gpus", metav1.GetOptions{})
@@ -52,7 +50,7 @@ func (s *server) set(t *testing.T) map[string]any {
 	return u.Object["spec"].(map[string]any)
 }
 
-// applySet applies ClusterSet gpus as a client. Another manager's name plays GitOps.
+// applySet applies ClusterSet gpus with a field manager, as kubectl or a GitOps tool does.
 func (s *server) applySet(t *testing.T, manager, spec string) {
 	t.Helper()
 	u := &unstructured.Unstructured{}
@@ -68,8 +66,8 @@ func (s *server) applySet(t *testing.T, manager, spec string) {
 	})
 }
 
-// The commands for folders also drain a cluster on Kubernetes, bring it back, and let it leave. Two
-// processes serve it.
+// `penstock clusters` drains a cluster on Kubernetes, ends the drain, and makes the cluster leave.
+// Two processes serve the cluster.
 func TestClusterSet_KubernetesDrainsAndLeavesByCommands(t *testing.T) {
 	s := start(t)
 	s.install(t, "*")
@@ -144,7 +142,6 @@ func TestClusterSet_KubernetesDrainsAndLeavesByCommands(t *testing.T) {
 	}
 }
 
-// An obstacle to a drain is an error that names object and field. Nothing is written.
 func TestClusterSet_KubernetesDrainNamesWhatStandsInTheWay(t *testing.T) {
 	s := start(t)
 	config := s.kubeconfig(t)

@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/kube/kubetest"
 )
 
-// hostileForms returns, by name, exported pools that an API server with the CRDs rejects: their
-// specs in addition to the selector, and the problem.
+// hostileForms returns exported pools by name that an API server with the CRDs rejects. spec is in
+// addition to the pool's selector; problem is a part of the expected report.
 func hostileForms() map[string]struct{ spec, problem string } {
 	long := strings.Repeat("a", 1<<20)
 	picker := "endpointPickerRef: {name: epp, port: {number: 9002}}"
@@ -56,7 +56,7 @@ func balancer(name, address string) string {
   spec: {type: LoadBalancer, ports: [{port: 9002}]}, status: {loadBalancer: {ingress: [{ip: %s}]}}}`, name, address)
 }
 
-// forbidden is an administrator's policy that no import may have an address.
+// forbidden is an administrator's policy: no import may contain the address 198.51.100.66.
 const forbidden = `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: addresses}, spec: {
   matchConstraints: {resourceRules: [{apiGroups: [inference.networking.x-k8s.io], apiVersions: ["*"], operations: [CREATE, UPDATE],
     resources: [inferencepoolimports, inferencepoolimports/status]}]},
@@ -64,7 +64,6 @@ const forbidden = `{apiVersion: admissionregistration.k8s.io/v1, kind: Validatin
     object.status.clusters.all(c, !has(c.endpointPicker) ||
       c.endpointPicker.service.all(s, !has(s.addresses) || !('198.51.100.66' in s.addresses)))"}]}}`
 
-// forbidsAddresses adds an admission policy that denies imports with certain addresses.
 func (s *server) forbidsAddresses(t *testing.T) {
 	t.Helper()
 	s.create(t, "validatingadmissionpolicies", forbidden)

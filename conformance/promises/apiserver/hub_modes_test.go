@@ -106,8 +106,8 @@ func theirs(t *testing.T) string {
 	return string(raw)
 }
 
-// carries waits until the import of a pool, whose CRD lacks status.clusters, has the clusters in
-// conditions, and a Penstock there reads them.
+// carries waits until Penstock reads the wanted clusters from the import of a pool, even if the CRD
+// lacks status.clusters.
 func (s *server) carries(t *testing.T, objects *store.Store, name, want string) {
 	t.Helper()
 	labtest.Until(t, "a Penstock reads the clusters of "+name, func(context.Context) error {
@@ -126,7 +126,6 @@ func (s *server) carries(t *testing.T, objects *store.Store, name, want string) 
 	})
 }
 
-// takesOurCRD replaces another project's CRD of imports by Penstock's.
 func (s *server) takesOurCRD(t *testing.T) {
 	t.Helper()
 	files, err := manifests.CRDs()
@@ -152,8 +151,8 @@ func (s *server) takesOurCRD(t *testing.T) {
 	}
 }
 
-// In one member another project installed its CRD of InferencePoolImport, without status.clusters.
-// Later an operator installs Penstock's.
+// One member has another project's CRD of InferencePoolImport, without status.clusters. Later an
+// operator installs Penstock's CRD.
 func TestHub_CRDOfAnotherProjectHasTheClustersInConditions(t *testing.T) {
 	servers := clusters(t, "east")
 	east, west := servers["east"], start(t)
@@ -186,7 +185,7 @@ func TestHub_CRDOfAnotherProjectHasTheClustersInConditions(t *testing.T) {
 		t.Errorf("status: got %s, want ClustersPruned and no status.clusters", got)
 	}
 
-	// This member gets no more writes than others.
+	// This member gets no more writes than other members.
 	n := len(west.writes(t))
 	east.balance(t, "team", "chat-epp", "192.0.2.9")
 	west.carries(t, objects, "chat", "east[192.0.2.9]True")
@@ -202,7 +201,6 @@ func TestHub_CRDOfAnotherProjectHasTheClustersInConditions(t *testing.T) {
 		t.Errorf("writes after a restart without a change: got %v, want none", got)
 	}
 
-	// Penstock's CRD has status.clusters.
 	west.takesOurCRD(t)
 	west.hasImport(t, "team", "chat", "import: east[192.0.2.9] True/Ready")
 	west.carries(t, objects, "chat", "east[192.0.2.9]True")
@@ -219,7 +217,6 @@ func TestHub_CRDOfAnotherProjectHasTheClustersInConditions(t *testing.T) {
 	west.hasImport(t, "team", "chat", "")
 }
 
-// A hub takes over another hub's imports only with the flag. The first hub then stops writing them.
 func TestHub_TakesThePlaceOfAnotherOnlyIfAsked(t *testing.T) {
 	servers := clusters(t, "east", "west")
 	east, west := servers["east"], servers["west"]
@@ -237,7 +234,7 @@ func TestHub_TakesThePlaceOfAnotherOnlyIfAsked(t *testing.T) {
 	east.annotate(t, "gone", `{"inference.networking.x-k8s.io/export": null}`)
 
 	second := &hub{t: t, dir: t.TempDir()}
-	if err := os.Remove(filepath.Join(first.dir, "state", "api.sock")); err != nil { // a socket is not copied
+	if err := os.Remove(filepath.Join(first.dir, "state", "api.sock")); err != nil { // CopyFS cannot copy a socket
 		t.Fatal(err)
 	}
 	if err := os.CopyFS(second.dir, os.DirFS(first.dir)); err != nil {

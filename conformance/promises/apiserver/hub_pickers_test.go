@@ -38,7 +38,7 @@ func (s *server) setStatus(t *testing.T, gvr schema.GroupVersionResource, namesp
 	}
 }
 
-// entry waits until the import of a pool has a cluster's entry with these parts.
+// entry waits until the import of a pool has an entry of the cluster with these parts.
 func (s *server) entry(t *testing.T, namespace, name, cluster string, parts ...string) {
 	t.Helper()
 	labtest.Until(t, "the import of "+name, func(ctx context.Context) error {
@@ -65,8 +65,6 @@ func (s *server) entry(t *testing.T, namespace, name, cluster string, parts ...s
 	})
 }
 
-// Tests pools whose pickers are reached through each type of Service, and by the picker of the
-// cluster's own Penstock.
 func TestHub_PickerOfEveryTypeOfServiceIsReached(t *testing.T) {
 	servers := clusters(t, "east", "west")
 	east, west := servers["east"], servers["west"]

@@ -26,7 +26,7 @@ import (
 var profileKind = schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1alpha1",
 	Resource: "clusterprofiles"}
 
-// profile makes a ClusterProfile of a cluster. Without target, it has no access provider.
+// profile creates a ClusterProfile for the cluster target; nil means no access provider.
 func (s *server) profile(t *testing.T, namespace, name string, target *server) {
 	t.Helper()
 	s.create(t, "clusterprofiles",
@@ -44,7 +44,6 @@ func (s *server) profile(t *testing.T, namespace, name string, target *server) {
 	}
 }
 
-// profileCRD is the CRD of ClusterProfiles, as its project publishes it.
 func profileCRD(t *testing.T) string {
 	t.Helper()
 	module := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}",
@@ -63,7 +62,7 @@ func profileCRD(t *testing.T) string {
 }
 
 // A management cluster has the ClusterSet and a ClusterProfile of each member. Two hubs run there.
-// After the leader is killed, the other one continues in a later epoch. Problems name unusable
+// After the leader is killed, the other hub continues in a later epoch. Problems name unusable
 // profiles.
 func TestHub_MembersByClusterProfileThroughTheLossOfTheLeader(t *testing.T) {
 	servers := clusters(t, "east", "west")
@@ -146,7 +145,7 @@ func TestHub_MembersByClusterProfileThroughTheLossOfTheLeader(t *testing.T) {
 	}
 }
 
-// providers returns the path of a file with one provider of credentials, which prints a token.
+// providers writes a file with one credential provider, a script that prints a token.
 func (h *hub) providers() string {
 	h.t.Helper()
 	plugin := filepath.Join(h.dir, "token.sh")

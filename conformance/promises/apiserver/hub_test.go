@@ -168,7 +168,6 @@ func (s *server) writes(t *testing.T) (out []string) {
 	return out
 }
 
-// about returns the writes about an object after the first n writes.
 func about(list []string, n int, name string) (out []string) {
 	for _, w := range list[n:] {
 		if strings.Contains(w, " "+name+" ") {
@@ -232,7 +231,7 @@ func (s *server) imports(ctx context.Context, namespace, name string) (string, e
 	return "import: " + strings.Join(out, ", "), nil
 }
 
-// hasImport waits until a pool's import is as wanted; "": there is no import.
+// hasImport waits until a pool's import is as wanted; "" means no import.
 func (s *server) hasImport(t *testing.T, namespace, name, want string) {
 	t.Helper()
 	labtest.Until(t, "the import of "+name+" is "+want, func(ctx context.Context) error {
@@ -286,21 +285,21 @@ func setOf(names ...string) string {
 	return strings.TrimSuffix(text, ", ") + "]}}\n"
 }
 
-// clusters starts API servers with the kinds that a hub reads and writes, but no Penstock.
+// clusters starts API servers with the kinds that a hub reads and writes, but without Penstock.
 func clusters(t *testing.T, names ...string) map[string]*server {
 	t.Helper()
 	out := map[string]*server{}
 	for _, n := range names {
 		s := start(t)
 		s.install(t, "inferencepools", "inferencepoolimports")
-		s.namespace(t, "kube-system-2") // the API server is ready to write
+		s.namespace(t, "kube-system-2") // waits until the API server accepts writes
 		out[n] = s
 	}
 	return out
 }
 
-// twoExporters makes two clusters export one pool. One of them exports another pool, whose import a
-// user has made elsewhere with another entry.
+// twoExporters makes north export the pool chat, too. east also exports the pool mine, for which a
+// user of west has created an import with another entry.
 func twoExporters(t *testing.T, east, west, north *server) {
 	t.Helper()
 	north.exported(t, "team", "chat", "192.0.2.3")
@@ -320,7 +319,6 @@ func twoExporters(t *testing.T, east, west, north *server) {
 	north.hasExported(t, "team", "chat", "Exported=True")
 }
 
-// measuresExports checks the metrics of the exports, and of a further export that is withdrawn.
 func (h *hub) measuresExports(east *server) {
 	h.t.Helper()
 	h.measures(`penstock_hub_leading 1`, `penstock_hub_problems 0`, `penstock_hub_member_connected{member="west"} 1`,
@@ -430,13 +428,11 @@ func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
 	west.hasImport(t, "team", "mine", "import: other")
 	east.hasExported(t, "team", "mine", "")
 
-	// A removed member's entries are removed.
 	write(t, filepath.Join(h.dir, "set", "set.yaml"), []byte(setOf("east", "west")))
 	west.hasImport(t, "team", "chat", "import: east[192.0.2.10] True/Ready")
 	east.hasExported(t, "team", "chat", "Exported=True/Exported: imported by 1 member")
 }
 
-// Mistakes in the description of a member are named, and harm no other member.
 func TestHub_MistakesOfMembersHarmNoOther(t *testing.T) {
 	servers := clusters(t, "east", "west")
 	for _, s := range servers {

@@ -27,7 +27,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process/processtest"
 )
 
-// gatedPool is a pool behind a policy for tokens of ISSUER.
 const gatedPool = `apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata: {name: gw}
@@ -69,8 +68,8 @@ spec:
     tokenSecretRef: {name: issuer}
 `
 
-// issuer is an API server at an address that is not loopback, because Penstock never fetches from
-// loopback on Kubernetes.
+// issuer starts an API server that does not listen on loopback, because on Kubernetes Penstock
+// never fetches from loopback.
 func issuer(t *testing.T) (s *server, token func(audience string) string) {
 	t.Helper()
 	addresses, err := net.InterfaceAddrs()
@@ -113,7 +112,6 @@ func manifest(t *testing.T, object map[string]any) string {
 	return string(text)
 }
 
-// references are the objects that issuerPolicy names.
 func (s *server) references(t *testing.T, token string) (ca, secret string) {
 	meta := map[string]any{"namespace": "default", "name": "issuer"}
 	return manifest(t, map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta,
@@ -181,7 +179,6 @@ func ask(ctx context.Context, url, token string) string {
 	return fmt.Sprint(resp.StatusCode, " ", resp.Header.Get("x-penstock-reason"))
 }
 
-// Keys come from the API server only for its own tokens, not for other issuers.
 func TestJWT_APIServerIsFetchedFromOnlyAsTheIssuer(t *testing.T) {
 	s, token := issuer(t)
 	s.install(t, "*")

@@ -24,7 +24,6 @@ import (
 
 var apiKeys = schema.GroupVersionResource{Group: "penstock.dev", Version: "v1alpha1", Resource: "apikeys"}
 
-// keysCommand runs penstock keys. It returns standard output, standard error and the error.
 func keysCommand(t *testing.T, stdin string, args ...string) (out, errs string, err error) {
 	t.Helper()
 	var text strings.Builder
@@ -39,7 +38,6 @@ func hashed(key string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// keySpec returns an APIKey's spec, and its hashes.
 func (s *server) keySpec(t *testing.T, name string) (spec map[string]any, hashes []string) {
 	t.Helper()
 	u, err := s.client.Resource(apiKeys).Namespace("default").Get(t.Context(), name, metav1.GetOptions{})

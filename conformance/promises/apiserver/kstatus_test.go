@@ -30,7 +30,7 @@ func TestKstatus_OwnKindsAreInProgressFailedAndCurrent(t *testing.T) {
 	s := start(t)
 	s.install(t, "modelservers", "modeldeployments", "modelregistries", "poolpolicies",
 		"clustersets", "accesspolicies", "envoyfleets")
-	changed := map[string]string{ // a changed spec of each kind
+	changed := map[string]string{
 		"ModelServers":    `{"spec": {"servers": [{"address": "10.0.0.2"}]}}`,
 		"PoolPolicy":      `{"spec": {"picker": {"strategy": "round-robin"}}}`,
 		"ClusterSet":      `{"spec": {"region": "eu-west-1"}}`,
@@ -79,7 +79,7 @@ func TestKstatus_OwnKindsAreInProgressFailedAndCurrent(t *testing.T) {
 		}
 	}
 	reports("the mistake is resolved", good, kstatus.CurrentStatus)
-	for _, o := range own { // until the next report, no controller observes the object
+	for _, o := range own { // no controller observes the object until the next report
 		if _, err := s.resource(o).Patch(t.Context(), o.name, types.MergePatchType, []byte(changed[o.kind]),
 			metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
@@ -90,7 +90,7 @@ func TestKstatus_OwnKindsAreInProgressFailedAndCurrent(t *testing.T) {
 }
 
 // An AccessPolicy has conditions in entries of status.ancestors, which kstatus does not read. So
-// the policy needs conditions of its own.
+// the policy also needs conditions at the top of its status.
 func TestKstatus_AncestorsConditionsAreThePolicysToo(t *testing.T) {
 	s := start(t)
 	s.install(t, "accesspolicies")
@@ -127,7 +127,7 @@ func TestKstatus_AncestorsConditionsAreThePolicysToo(t *testing.T) {
 	}
 }
 
-// Penstock writes PoolExports itself, so their conditions come with the export.
+// Penstock creates PoolExports itself, and writes their conditions together with the export.
 func TestKstatus_PoolExportIsInProgressFailedAndCurrent(t *testing.T) {
 	s := start(t)
 	s.install(t, "poolexports")

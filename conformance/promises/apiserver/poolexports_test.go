@@ -39,14 +39,13 @@ import (
 
 var poolExportKind = schema.GroupVersionResource{Group: "penstock.dev", Version: "v1alpha1", Resource: "poolexports"}
 
-// member is another cluster of the set. The test sets its exports.
 type member struct {
 	*federation.Federation
 	address string
 	bundle  string // in PEM
 
 	mu     sync.Mutex
-	placed int // number of exports whose state the other side has reported
+	placed int // number of exports whose state the other cluster has reported
 }
 
 func newMember(t *testing.T, name string) *member {
@@ -106,7 +105,6 @@ func newMember(t *testing.T, name string) *member {
 	return m
 }
 
-// exports sets the member's exports, "namespace/name".
 func (m *member) exports(t *testing.T, pools []string) {
 	t.Helper()
 	var list []export.Export
@@ -125,7 +123,7 @@ func (m *member) exports(t *testing.T, pools []string) {
 	}
 }
 
-// objects returns the PoolExports or imports, "namespace/name", sorted.
+// objects returns the names of all PoolExports or imports ("namespace/name"), sorted.
 func (s *server) objects(ctx context.Context, kind schema.GroupVersionResource) (names []string, err error) {
 	list, err := s.client.Resource(kind).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -138,7 +136,6 @@ func (s *server) objects(ctx context.Context, kind schema.GroupVersionResource) 
 	return names, nil
 }
 
-// hasExactly waits until a cluster has PoolExports and imports of exactly these pools.
 func (s *server) hasExactly(t *testing.T, what string, want ...string) {
 	t.Helper()
 	for _, kind := range []schema.GroupVersionResource{poolExportKind, importKind} {
@@ -152,8 +149,8 @@ func (s *server) hasExactly(t *testing.T, what string, want ...string) {
 	}
 }
 
-// If a member publishes ten thousand exports, this cluster has no more objects for it than the
-// ClusterSet allows. A lower limit removes objects.
+// If a member publishes ten thousand exports, this cluster has no more objects for the member than
+// the ClusterSet allows. A lower limit removes objects.
 func TestPoolExport_MemberHasNoMoreObjectsThanItIsAllowed(t *testing.T) {
 	s := start(t)
 	s.install(t, "*")

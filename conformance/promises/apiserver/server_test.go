@@ -29,22 +29,20 @@ import (
 	"github.com/penstock-project/penstock/manifests"
 )
 
-// tools is the folder of the programs that `make labs` builds.
 const tools = "../../../.tools/bin"
 
 type server struct {
 	rest   *rest.Config
 	client dynamic.Interface
 	audit  string // audit log of the hub's writes
-	stop   func() // kills the API server
-	ca     []byte // in PEM; signed the certificate of 127.0.0.1
+	stop   func()
+	ca     []byte // CA of the API server's certificate, in PEM
 }
 
-// start runs etcd and the API server until the test ends.
 func start(t *testing.T) *server { return startAt(t, "127.0.0.1", "admin") }
 
-// startAt is start at another address of this machine. An administrator's requests have the token.
-// The API server issues service account tokens as https://ADDRESS:PORT.
+// startAt is start at another address of this machine. token authenticates an administrator. The
+// API server issues service account tokens as https://ADDRESS:PORT.
 func startAt(t *testing.T, address, token string) *server {
 	t.Helper()
 	dir := t.TempDir()
@@ -80,7 +78,7 @@ func startAt(t *testing.T, address, token string) *server {
 	}
 	write(t, filepath.Join(dir, "sa.key"),
 		pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
-	// The file contains several programs. Its name selects one.
+	// The file contains several programs. The name in os.Args[0] selects one.
 	if err := os.Symlink(bin("kubernetes"), filepath.Join(dir, "kube-apiserver")); err != nil {
 		t.Fatal(err)
 	}
@@ -151,8 +149,8 @@ func write(t *testing.T, path string, raw []byte) {
 	}
 }
 
-// launch runs a program until the test ends. If the test fails, it logs the end of the program's
-// output. kill ends the program early.
+// launch runs a program until the test ends or kill is called. If the test fails, launch logs the
+// end of the program's output.
 func launch(t *testing.T, dir, name, path string, args ...string) (kill func()) {
 	t.Helper()
 	logs, err := os.Create(filepath.Join(dir, name+".log"))

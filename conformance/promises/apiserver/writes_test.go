@@ -32,11 +32,11 @@ import (
 const (
 	system  = "penstock-system"
 	account = "system:serviceaccount:" + system + ":penstock"
-	fleetOf = "gw-penstock" // name of a fleet's objects
+	fleetOf = "gw-penstock"
 )
 
 // limited is an API server with the ValidatingAdmissionPolicy of Penstock's manifests. RBAC allows
-// Penstock's service account everything, so that only the policy denies.
+// Penstock's service account everything, so only the policy denies requests.
 type limited struct {
 	*server
 	as       *rest.Config // Penstock's service account
@@ -80,7 +80,6 @@ func limit(t *testing.T) *limited {
 	return l
 }
 
-// manifestsOf returns objects of the manifests for installation without Helm.
 func manifestsOf(t *testing.T, kinds ...string) (out []*unstructured.Unstructured) {
 	t.Helper()
 	text, err := os.ReadFile("../../../manifests/install/penstock.yaml")
@@ -180,7 +179,6 @@ func (l *limited) objects(t *testing.T, gw *unstructured.Unstructured, replicas 
 	return out
 }
 
-// The policy allows all of Penstock's writes. The code that makes them sends them.
 func TestAdmissionPolicy_AllowsWhatPenstockWrites(t *testing.T) {
 	l := limit(t)
 	l.create(t, "gatewayclasses", objects[0].text())
@@ -299,8 +297,8 @@ var deniedWrites = []struct{ why, verb, resource, namespace, name, body string }
 		"{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a}}"},
 }
 
-// A thief of Penstock's token, to whom RBAC allows everything, can change no object of others and
-// get no other token.
+// RBAC allows everything. With Penstock's token, an attacker can still change no object of others,
+// and get no other token.
 func TestAdmissionPolicy_DeniesEverythingElse(t *testing.T) {
 	l := limit(t)
 	l.create(t, "gatewayclasses", objects[0].text())

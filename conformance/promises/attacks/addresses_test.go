@@ -43,8 +43,7 @@ func (s *site) envoyPage(path string) string {
 	return string(text)
 }
 
-// Envoy once fetched its cloud's credentials for any client, because all of these could be
-// endpoints.
+// With any of these endpoints, Envoy would fetch its cloud's credentials for a client.
 func TestModelServers_MetadataServerIsNoEndpoint(t *testing.T) {
 	s := start(t, map[string]string{"pool.yaml": pool("attack", append(specials, "127.0.0.1", "192.0.2.7")...)},
 		"--denied-cidrs", "192.0.2.0/24")
@@ -72,7 +71,6 @@ func TestModelServers_MetadataServerIsNoEndpoint(t *testing.T) {
 	traffic.end()
 }
 
-// startDNS starts a DNS server for an attacker's names. At first it drops every query.
 func startDNS(t *testing.T) *nameserver.Server {
 	t.Helper()
 	d, err := nameserver.Start()
@@ -83,7 +81,7 @@ func startDNS(t *testing.T) *nameserver.Server {
 	return d
 }
 
-// A name passes its first check, then resolves to the metadata server.
+// A name first resolves to an allowed address, and then to the metadata server.
 func TestHostname_RebindingNameLosesItsEndpoint(t *testing.T) {
 	d := startDNS(t)
 	d.Answer(netip.MustParseAddr("127.0.0.1"))
@@ -109,8 +107,6 @@ func TestHostname_RebindingNameLosesItsEndpoint(t *testing.T) {
 	traffic.end()
 }
 
-// Thousands of names whose server drops every query must not delay starts, health checks, other
-// names or requests.
 func TestHostname_DeadNamesDelayNoOtherUser(t *testing.T) {
 	d := startDNS(t)
 	var dead []string
@@ -152,7 +148,6 @@ func TestHostname_DeadNamesDelayNoOtherUser(t *testing.T) {
 	traffic.end()
 }
 
-// In a folder, a process is healthy before it has read the folder.
 func TestHealth_AnswersFromTheFirstMoment(t *testing.T) {
 	s := prepare(t, nil)
 	for i := range 400 {

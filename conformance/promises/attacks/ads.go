@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/parties"
 )
 
-// Flood opens unauthenticated ADS streams, each on its own connection. It sends a message on all of
-// them at once, with a proxy name of the given size. Once the server has ended every stream, it
+// Flood opens unauthenticated ADS streams, each on its own connection. It sends a message on all
+// streams at once, with a node ID of bytes bytes. Once the server has ended every stream, Flood
 // returns the number of streams by error.
 func Flood(ctx context.Context, address string, transport credentials.TransportCredentials, streams,
 	bytes int) (map[string]int, error) {
@@ -57,6 +57,6 @@ func flood(ctx context.Context, address string, transport credentials.TransportC
 	if err != nil {
 		return err
 	}
-	_ = stream.SendMsg(message) // RecvMsg returns why it fails
+	_ = stream.SendMsg(message) // RecvMsg returns SendMsg's error
 	return stream.RecvMsg(&discoveryv3.DeltaDiscoveryResponse{})
 }

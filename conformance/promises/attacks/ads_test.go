@@ -6,21 +6,21 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// 50 unauthorized streams of 32 MiB once made penstock use 5.4 GB, and its log 1.6 GB.
+// 50 unauthorized streams with messages of 32 MiB used 5.4 GB before messages were limited.
 func TestADS_StreamsWithoutAuthorizationCostNoMemory(t *testing.T) {
 	s := start(t, nil)
 	withstands(t, s, 64<<20, 64)
 }
 
-// At the socket, only a message shows that its sender may read no Gateway. So the sum of all
-// clients' messages is bounded.
+// At the socket, Penstock detects an unauthorized client only after it has read a message. So the
+// sum of all clients' messages is bounded.
 func TestADS_LargestMessagesCostBoundedMemory(t *testing.T) {
 	s := start(t, nil)
 	withstands(t, s, 15<<20, 512)
 }
 
 // withstands sends a message of this size on each of 100 streams. The test fails if penstock's
-// memory grows by more MiB than more.
+// memory grows by more than more MiB.
 func withstands(t *testing.T, s *site, bytes int, more float64) {
 	t.Helper()
 	traffic := s.traffic()

@@ -6,15 +6,14 @@ import (
 	"testing"
 )
 
-// hashed makes the picker hash every body of the pool.
 const hashed = `apiVersion: penstock.dev/v1alpha1
 kind: PoolPolicy
 metadata: {name: chat}
 spec: {targetRef: {name: chat}, picker: {strategy: chwbl}}
 `
 
-// A strategy that reads the body reads hostile bodies in time and memory proportional to their
-// size. It answers 400 if they are not JSON.
+// With a strategy that reads the body, time and memory are proportional to a hostile body's size. A
+// body that is not JSON is answered 400.
 func TestCHWBL_HostileBodiesAreAnswered400(t *testing.T) {
 	s := start(t, map[string]string{"policy.yaml": hashed})
 	s.Eventually("bodies are hashed", func() error {

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// hog is the environment variable that makes this test program the confined process.
+// hog is an environment variable. With it, this test program becomes the confined process.
 const hog = "HOG"
 
 func allocate() int {
@@ -21,11 +21,10 @@ func allocate() int {
 		kept = append(kept, bytes.Repeat([]byte{1}, 2<<20))
 	}
 	fmt.Println(len(kept))
-	time.Sleep(time.Minute) // the test ends this process
+	time.Sleep(time.Minute)
 	return 0
 }
 
-// If a process exceeds its limit, the confining test must fail, and report the peak.
 func TestConfine_KillAtTheLimitIsAFailure(t *testing.T) {
 	for limit, want := range map[int64]string{64 << 20: "limit of 64 MiB", 512 << 20: ""} {
 		c := confine("test", limits{Memory: limit, Files: 100})

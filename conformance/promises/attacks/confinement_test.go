@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// limits bound a process; 0: no limit.
+// limits bound a process; 0 means no limit.
 type limits struct {
 	Memory int64 // bytes
 	Cores  float64
@@ -49,7 +49,7 @@ func chartMemory(chart string, path ...string) (int64, error) {
 }
 
 type hierarchy struct {
-	name, memory, cpu        string // folders; "" for a missing controller
+	name, memory, cpu        string // cgroup controllers' folders; "" if the machine lacks the controller
 	limit, swap, peak, kills string // names of files of the memory controller
 	quota                    func(dir string, cores float64) error
 }
@@ -85,11 +85,10 @@ func setLimit(dir, file, value string) error {
 // confinement runs a process within limits. It uses a cgroup if this process may create one.
 type confinement struct {
 	limits limits
-	under  *hierarchy // nil: no cgroup
+	under  *hierarchy // nil without a cgroup
 	dirs   []string
 }
 
-// confine makes a confinement. release removes its cgroup.
 func confine(name string, l limits) *confinement {
 	for _, h := range []*hierarchy{&version2, &version1} {
 		c := &confinement{limits: l, under: h}
@@ -106,7 +105,7 @@ func (c *confinement) prepare(name string) error {
 		if _, err := os.Stat(filepath.Join(parent, "cgroup.procs")); err != nil {
 			return "", err
 		}
-		_ = setLimit(parent, "cgroup.subtree_control", "+memory +cpu") // only for cgroup v2; failures show below
+		_ = setLimit(parent, "cgroup.subtree_control", "+memory +cpu") // cgroup v2 only; failures show below
 		dir := filepath.Join(parent, name)
 		err := os.Mkdir(dir, 0o700)
 		if errors.Is(err, os.ErrExist) { // cgroup v2 has one folder for both controllers
@@ -125,8 +124,8 @@ func (c *confinement) prepare(name string) error {
 		if err != nil {
 			return err
 		}
-		_ = setLimit(dir, c.under.swap, "0") // v2
-		// v1 limits the sum of memory and swap. A kernel without swap lacks this file.
+		_ = setLimit(dir, c.under.swap, "0") // cgroup v2
+		// cgroup v1 limits the sum of memory and swap. A kernel without swap lacks this file.
 		_ = setLimit(dir, c.under.swap, strconv.FormatInt(c.limits.Memory, 10))
 	}
 	if c.limits.Cores > 0 {
@@ -139,10 +138,8 @@ func (c *confinement) prepare(name string) error {
 	return nil
 }
 
-// memory returns the memory limit in bytes.
 func (c *confinement) memory() int64 { return c.limits.Memory }
 
-// how describes for logs what enforces the limits.
 func (c *confinement) how() string {
 	if c.under == nil {
 		return "no cgroup with write access: VmHWM, and turns of SIGSTOP for the CPU"
@@ -150,7 +147,7 @@ func (c *confinement) how() string {
 	return c.under.name
 }
 
-// command returns the command that runs a program within the limits: a shell that moves itself into
+// command returns a command that runs a program within the limits: a shell that moves itself into
 // the cgroup and then becomes the program.
 func (c *confinement) command(binary string, args ...string) (string, []string) {
 	var script strings.Builder
@@ -163,8 +160,8 @@ func (c *confinement) command(binary string, args ...string) (string, []string) 
 	return "/bin/sh", append([]string{"-c", script.String() + `exec "$0" "$@"`, binary}, args...)
 }
 
-// throttle limits the CPU of a process without a cgroup until ctx ends. In each 40 ms it stops the
-// process after its share. The process must be single-threaded.
+// throttle limits the CPU of a process without a cgroup until ctx ends. It stops the process for a
+// part of each 40 ms. The process must be single-threaded.
 func (c *confinement) throttle(ctx context.Context, p *process.Process) {
 	if c.under != nil || c.limits.Cores <= 0 {
 		return
@@ -187,8 +184,8 @@ func (c *confinement) throttle(ctx context.Context, p *process.Process) {
 	}
 }
 
-// check returns the peak of a process's resident memory in bytes, and an error if it exceeded the
-// limit. For an ended process it is the cgroup's peak, which includes pages of files.
+// check returns the peak of a process's resident memory in bytes, and an error if the peak exceeded
+// the limit. For an ended process, the peak is the cgroup's, which includes pages of files.
 func (c *confinement) check(p *process.Process) (peak int64, err error) {
 	peak, gone := process.Resident(p.PID(), "VmHWM")
 	killed := 0
@@ -217,7 +214,6 @@ func (c *confinement) check(p *process.Process) (peak int64, err error) {
 	return peak, err
 }
 
-// release removes the cgroup once its process has ended.
 func (c *confinement) release() {
 	for _, dir := range c.dirs {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// secured starts a site whose control plane and Envoy authenticate each other. in returns paths of
-// their files.
+// secured starts a site whose control plane and Envoy authenticate each other. in returns the paths
+// of their credentials.
 func secured(t *testing.T) (s *site, in func(name string) string) {
 	t.Helper()
 	s = prepare(t, nil)
@@ -27,8 +27,8 @@ func secured(t *testing.T) (s *site, in func(name string) string) {
 	return s, in
 }
 
-// credentials makes credentials for a control plane and an Envoy. It returns the flags that name
-// them; in returns their paths.
+// credentials makes credentials for a control plane and an Envoy. It returns the flags for them,
+// and a function that returns a file's path.
 func (s *site) credentials() (serve, attach []string, in func(name string) string) {
 	s.Helper()
 	in = func(name string) string { return filepath.Join(s.dir, "credentials", name) }
@@ -62,12 +62,10 @@ spec:
 
 var errOpen = errors.New("too many are open")
 
-// A client whose connections send nothing must not keep an Envoy from connecting, and loses the
-// connections.
 func TestXDSCredentials_IdleConnectionsLockOutNoEnvoy(t *testing.T) {
 	s, _ := secured(t)
 	traffic := s.traffic()
-	attacker := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}} // another machine
+	attacker := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}} // acts as another machine
 	conns, err := Idle(t.Context(), attacker, local(s.xds), 500)
 	for _, c := range conns {
 		defer func() { _ = c.Close() }()
@@ -91,7 +89,6 @@ func TestXDSCredentials_IdleConnectionsLockOutNoEnvoy(t *testing.T) {
 	traffic.end()
 }
 
-// A client of another CA, or without a certificate, can read nothing and costs nothing.
 func TestXDSCredentials_OtherClientsReadNothing(t *testing.T) {
 	s, in := secured(t)
 	traffic := s.traffic()
@@ -132,8 +129,8 @@ func TestXDSCredentials_OtherClientsReadNothing(t *testing.T) {
 	traffic.end()
 }
 
-// An Envoy with a new certificate connects again once the certificate of its connection has
-// expired. It once opened stream after stream on the old connection, and each was denied.
+// An Envoy with a new certificate connects again once its connection's certificate has expired.
+// Otherwise Envoy opens stream after stream on the old connection, and each is denied.
 func TestXDSCredentials_ExpiredOnConnectionIsReplaced(t *testing.T) {
 	s := prepare(t, nil)
 	in := func(name string) string { return filepath.Join(s.dir, "credentials", name) }

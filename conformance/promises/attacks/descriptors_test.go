@@ -22,7 +22,7 @@ func TestPicker_IdleConnectionsLockOutNoGateway(t *testing.T) {
 	s.attach(attach...)
 	s.Eventually("the Gateway serves", func() error { return s.ask(http.MethodGet, "/v1/models", "") })
 	traffic := s.traffic()
-	for last := range byte(12) { // each is another machine
+	for last := range byte(12) { // each address acts as another machine
 		from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2+last)}}
 		conns, err := Idle(t.Context(), from, local(s.picker), 60)
 		for _, c := range conns {

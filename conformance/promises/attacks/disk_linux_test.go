@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// fillable makes a state folder whose disk can be filled and freed: for root, a small file system;
-// otherwise a folder that is moved away and cannot be created again.
+// fillable makes a state folder whose disk can be filled and freed. For root, the folder is a small
+// file system. Without root, fill moves the folder away, and it cannot be created again.
 func (s *site) fillable() (fill, free func()) {
 	s.Helper()
 	state := filepath.Join(s.dir, "state")
@@ -87,7 +87,7 @@ func TestState_ReadOnlyFolderServesFromMemory(t *testing.T) {
 	s.answers("/more", "302 one")
 }
 
-// penstock up needs sockets and files of its Envoys there.
+// `penstock up` writes sockets and files of its Envoys to the state folder.
 func TestState_UpStartsWithReadOnlyFolder(t *testing.T) {
 	s := prepare(t, nil)
 	s.readOnly()
@@ -163,7 +163,7 @@ func (s *site) restart(meanwhile func()) {
 	s.stop(s.penstock)
 	meanwhile()
 	s.serve()
-	// Envoy then has the new process's configuration
+	// wait until Envoy has the new process's configuration
 	s.Write("barrier.yaml", redirect("barrier", "/barrier", "one", ""))
 	s.answers("/barrier", "302 one")
 }
@@ -178,7 +178,6 @@ func (s *site) logged(file string) (n int) {
 	return n
 }
 
-// The program is deleted, and one of two Envoys of penstock up is killed.
 func TestEnvoy_GoneProgramEndsNothing(t *testing.T) {
 	s := prepare(t, nil)
 	also := s.Port()

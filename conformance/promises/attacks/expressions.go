@@ -6,7 +6,7 @@ import (
 )
 
 // ExpressionRoute returns the largest HTTPRoute that Gateway API allows, with regular expressions
-// for 16 headers in each of 128 matches. Envoy accepts it. Its parent is the Gateway gw.
+// for 16 headers in each of 128 matches. Envoy accepts the route. Its parent is the Gateway gw.
 func ExpressionRoute(name, host string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b,

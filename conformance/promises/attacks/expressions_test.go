@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// otherRoute redirects, unlike earlier routes, so that its answer shows whether it is in effect.
+// otherRoute redirects, unlike earlier routes, so that a response shows whether the route is in
+// effect.
 const otherRoute = `apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
 metadata: {name: other}
@@ -19,7 +20,7 @@ spec:
 `
 
 // One HTTPRoute has 2,048 regular expressions, which would take hundreds of MiB in Envoy. They
-// exceed the budget, so Envoy compiles none, and another route's change still takes effect.
+// exceed the budget, so Envoy gets none of them. Another route's change still takes effect.
 func TestRegularExpressions_LargestRouteCostsNoMemory(t *testing.T) {
 	s := start(t, nil)
 	traffic := s.traffic()

@@ -70,7 +70,6 @@ func stall(t *testing.T, url, request string, uploads int) {
 	}
 }
 
-// A pod that reaches the token store can neither find another tenant's prompt nor fill its memory.
 func TestTokenStore_HostilePodReadsNothingAndFillsNothing(t *testing.T) {
 	s, p, url := externalProgram(t, "tokens", "--max-bytes=16Mi")
 	secret := randomKey()
@@ -131,7 +130,6 @@ func TestTokenStore_HostilePodReadsNothingAndFillsNothing(t *testing.T) {
 	}
 }
 
-// A client's slow or large prompt harms only the client's own request.
 func TestProcess_HostilePromptsHarmThemselvesAlone(t *testing.T) {
 	s, p, url := externalProgram(t, "processor")
 	ask := func(body string) int {
@@ -159,7 +157,7 @@ func TestProcess_HostilePromptsHarmThemselvesAlone(t *testing.T) {
 		"32 MiB": {text(strings.Repeat("A", 32<<20)), 413},
 		"34 MiB": {text(strings.Repeat("A", 34<<20)), 413},
 	} {
-		// 0 means that the connection closed before everything was sent
+		// 0 means that the connection closed before the whole body was sent
 		if status := ask(c.body); status != c.status && !(c.status == 413 && status == 0) {
 			t.Errorf("%s: %d, want %d", name, status, c.status)
 		}

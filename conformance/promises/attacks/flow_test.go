@@ -34,14 +34,12 @@ func stalled(t *testing.T) *httptest.Server {
 	return server
 }
 
-// crowd is a client that queues requests, each with its own fairness ID.
 type crowd struct {
 	url      string
 	client   http.Client
 	rejected atomic.Int32
 }
 
-// send sends a request, and returns when it is answered or ctx ends.
 func (c *crowd) send(ctx context.Context, t *testing.T, i int) {
 	q, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, strings.NewReader(`{"model":"m","prompt":"p"}`))
 	if err != nil {
@@ -51,7 +49,7 @@ func (c *crowd) send(ctx context.Context, t *testing.T, i int) {
 	q.Header.Set("x-llm-d-inference-fairness-id", fmt.Sprint(strings.Repeat("x", 200), i))
 	response, err := c.client.Do(q)
 	if err != nil {
-		return // the client has left
+		return
 	}
 	_ = response.Body.Close()
 	if response.StatusCode == http.StatusTooManyRequests && response.Header.Get("x-penstock-reason") == "queue_full" {
@@ -59,13 +57,14 @@ func (c *crowd) send(ctx context.Context, t *testing.T, i int) {
 	}
 }
 
-// A client queues far more requests than the limit, each with its own fairness ID, and leaves.
+// A client sends far more requests than the queue's limit, each with its own fairness ID, and
+// leaves.
 func TestFlowControl_FloodOfWaitingRequestsIsBounded(t *testing.T) {
 	const (
 		flood = 3000
 		full  = 1000
-		// With more at once, a loaded machine's Envoy exceeds message_timeout, and a pool that
-		// fails open serves them.
+		// With a larger burst, Envoy on a busy machine exceeds message_timeout, and the pool fails
+		// open.
 		burst = 100
 	)
 	s := start(t,

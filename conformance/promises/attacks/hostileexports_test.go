@@ -34,20 +34,17 @@ func again(v *parties.Subscriber, n int, topic string, items func(i int) []*disc
 	return nil
 }
 
-// attack is a publication of a hostile member.
 type attack struct {
 	name   string
-	logged string // text in the log; "": nothing is logged
-	// do returns how the stream ended; nil: the subscriber ended it.
+	logged string // text that Penstock logs; "" means that nothing is logged
+	// do returns how the stream ended; nil means that the subscriber ended it.
 	do func(to *parties.Subscriber) error
 }
 
-// hostileExports returns publications by which a member tries to harm its subscribers.
 func hostileExports() []attack { return append(hostileMessages(), hostileParts()...) }
 
-// hostileMessages returns messages and responses that are too large or too many.
 func hostileMessages() []attack {
-	// empty encodes a message of a topic with n empty items: type_url, and resources.
+	// empty encodes a message with a topic (type_url) and n empty items (resources).
 	empty := func(topic string, n int) []byte {
 		return slices.Concat([]byte{0x22, byte(len(topic))}, []byte(topic), bytes.Repeat([]byte{0x12, 0x00}, n))
 	}
@@ -103,7 +100,6 @@ func hostileMessages() []attack {
 	}
 }
 
-// hostileParts returns exports, reports and loads that are invalid, incomplete or too many.
 func hostileParts() []attack {
 	long, objects := strings.Repeat("x", 80<<10), strings.Repeat("{},", 80_000)+"{}"
 	return []attack{
@@ -180,10 +176,9 @@ func hostileParts() []attack {
 	}
 }
 
-// attackTime is how long an attack continues if the other side delays its end.
+// attackTime is the longest duration of an attack that the subscriber does not end.
 const attackTime = 1200 * time.Millisecond
 
-// An attacker's process that is a member of the cluster set harms only the member's own exports.
 func TestClusterSet_HostileMemberHarmsNoOther(t *testing.T) {
 	attacks := hostileExports()
 	evil := make([]*parties.Publisher, len(attacks))
@@ -215,7 +210,7 @@ func TestClusterSet_HostileMemberHarmsNoOther(t *testing.T) {
 			if evil[i].Rounds.Load() < 5 && time.Since(began) < attackTime {
 				return errors.New("it goes on")
 			}
-			if _, has := logged(i); !has { // on a slow machine the messages take longer
+			if _, has := logged(i); !has { // on a slow machine, the messages take longer
 				return errors.New("it is not logged yet")
 			}
 			return nil
@@ -240,8 +235,8 @@ func TestClusterSet_HostileMemberHarmsNoOther(t *testing.T) {
 	traffic.end()
 }
 
-// A member can lead no request to addresses that it may not name, nor act under another member's
-// name.
+// A member cannot direct requests to addresses outside its allowed ranges, and cannot act under
+// another member's name.
 func TestClusterSet_HostileMemberNamesNoAddressOfOthers(t *testing.T) {
 	thief := parties.NewPublisher(t, "evil")
 	s := startSet(t, "",

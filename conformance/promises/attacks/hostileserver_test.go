@@ -8,11 +8,10 @@ import (
 	"strings"
 )
 
-// hostileObjects is how many objects of each kind a hostile API server has.
 const hostileObjects = 1_000_000
 
-// generated are the objects of a hostile API server by resource: group and version, kind, and text
-// after the name.
+// generated are the objects of a hostile API server by resource. text follows the metadata in each
+// object's JSON.
 var generated = map[string]struct{ version, kind, text string }{
 	"namespaces": {"v1", "Namespace", `"status":{"phase":"Active"}`},
 	"services": {"v1", "Service", `"spec":{"type":"LoadBalancer","clusterIP":"10.0.0.1",
@@ -37,7 +36,8 @@ var generated = map[string]struct{ version, kind, text string }{
 		"status":{"entry":{"name":"here","routingMode":"ParentMode","parents":[{"service":[{"addresses":["10.128.0.9"]}]}]}}`},
 }
 
-// hostileServer is the API server of a hub's member. It attacks by how it delivers objects.
+// hostileServer is the API server of a hub's member. Its objects are too many, and the fields
+// select how it delivers them.
 type hostileServer struct {
 	whole   bool // lists ignore their limit
 	watched bool // lists are empty, and watches deliver all objects

@@ -52,7 +52,8 @@ func honestServer(t *testing.T, exports bool) (api *kubetest.Server, url string)
 	return api, server.URL
 }
 
-// hubOf runs a hub of API servers within the chart's limits. pages is the address of its pages.
+// hubOf runs a hub within the chart's limits. servers are its members' API servers. pages is the
+// address of the hub's pages.
 func hubOf(t *testing.T, servers map[string]string) (hub *process.Process, c *confinement, pages string) {
 	dir := t.TempDir()
 	set := "apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: set}\n" +
@@ -94,8 +95,6 @@ func hubOf(t *testing.T, servers map[string]string) (hub *process.Process, c *co
 	return hub, c, "http://" + local(port)
 }
 
-// A member whose API server has a million objects of each kind takes only its share of the hub's
-// memory. Pools of others are still imported.
 func TestHub_MillionsOfObjectsOfOneMemberLeaveOthersServed(t *testing.T) {
 	servers := map[string]string{}
 	for name, h := range map[string]*hostileServer{"pages": {}, "whole": {whole: true}, "watched": {watched: true}} {

@@ -21,7 +21,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// StealKey reads the key of a Gateway over a connection to ADS, as its Envoy does.
+// StealKey reads the picker key of a Gateway over a connection to ADS, as the Gateway's Envoy does.
 func StealKey(ctx context.Context, ads *grpc.ClientConn, gateway string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -29,7 +29,7 @@ func StealKey(ctx context.Context, ads *grpc.ClientConn, gateway string) (string
 	if err != nil {
 		return "", err
 	}
-	// Recv returns why Send fails.
+	// Recv returns Send's error.
 	_ = s.Send(&discoveryv3.DeltaDiscoveryRequest{
 		Node: &corev3.Node{Id: "thief", Cluster: gateway}, TypeUrl: resource.Secret.URL(),
 		ResourceNamesSubscribe: []string{model.OwnKey},
@@ -51,8 +51,7 @@ func call(ctx context.Context, key, pool string) (context.Context, context.Cance
 	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+key, "x-penstock-pool", pool), cancel
 }
 
-// Pick asks a picker for a pick from a pool, with the key of a Gateway. It returns the status of
-// the call.
+// Pick requests a pick from a pool, with the key of a Gateway. It returns the status of the call.
 func Pick(ctx context.Context, picker *grpc.ClientConn, key, pool string) codes.Code {
 	ctx, cancel := call(ctx, key, pool)
 	defer cancel()
@@ -70,7 +69,7 @@ func Pick(ctx context.Context, picker *grpc.ClientConn, key, pool string) codes.
 	return status.Code(err)
 }
 
-// ReportPhantoms reports 100 requests in flight at an endpoint to a picker. None was sent.
+// ReportPhantoms reports to a picker 100 requests in flight at an endpoint that were never sent.
 func ReportPhantoms(ctx context.Context, picker *grpc.ClientConn, key, pool, endpoint string) error {
 	ctx, cancel := call(ctx, key, "")
 	defer cancel()

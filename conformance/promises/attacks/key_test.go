@@ -17,8 +17,6 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// The stolen key of one Gateway opens no other Gateway's pool, and cannot make it look full or
-// idle.
 func TestPickerKey_StolenOneOpensNoOtherPool(t *testing.T) {
 	s, in := secured(t)
 	traffic := s.traffic()

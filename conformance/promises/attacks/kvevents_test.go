@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/parties"
 )
 
-// prompts is how many prompts of 1,024 tokens an honest server has cached.
+// prompts is the number of prompts, of 1,024 tokens each, that an honest server has cached.
 const prompts = 16
 
 func promptTokens(n int) []uint32 {
@@ -29,8 +29,8 @@ func promptTokens(n int) []uint32 {
 	return tokens
 }
 
-// eventServers starts the model servers of a pool with KV events, at 127.0.0.1 and following
-// addresses. The first one is honest. It returns them with the pool's objects.
+// eventServers starts the model servers of a pool with KV events, at 127.0.0.1 and the following
+// addresses. The first server is honest. It returns the servers and the pool's objects.
 func (s *site) eventServers(count int, kvEvents string) ([]backend, string) {
 	s.Helper()
 	var list []backend
@@ -98,8 +98,8 @@ func (s *site) served(tokens []uint32) string {
 	return resp.Header.Get("x-served-by")
 }
 
-// publishPrompts publishes that the honest server has cached some prompts. The sequence continues
-// at seq.
+// publishPrompts publishes that the honest server has cached the prompts from to to-1. seq is the
+// first message's sequence number.
 func publishPrompts(p parties.KVPublisher, seq uint64, from, to int) error {
 	for n := from; n < to; n++ {
 		if err := p.Publish("kv-events", seq, stored(uint64(n)<<32|1, promptTokens(n))); err != nil {
@@ -120,8 +120,8 @@ func (s *site) stands(honest string, during time.Duration) {
 	}
 }
 
-// withstood checks that an honest server's facts are kept: it has reported all its prompts, and
-// requests follow them.
+// withstood checks that the picker still has the honest server's events: it shows all prompts as
+// reported, and requests with these prompts go to this server.
 func (s *site) withstood(honest backend) {
 	s.Helper()
 	address := fmt.Sprintf("%s:%d", honest.address, honest.port)
@@ -135,7 +135,7 @@ func (s *site) withstood(honest backend) {
 	}
 }
 
-// For each attack, a hostile model server is in the pool of an honest one. All attack at once.
+// A pool has one honest model server, and for each attack a hostile server. All attack at once.
 func TestKVEvents_HostilePublishersHarmNoOtherServer(t *testing.T) {
 	s := prepare(t, nil)
 	publisher := s.Port()
@@ -184,7 +184,7 @@ func TestKVEvents_HostilePublishersHarmNoOtherServer(t *testing.T) {
 		for i, name := range names {
 			if name == "a flood of blocks" || name == "a flood of small messages" || name == "topics of 1 MiB" ||
 				name == "events of another server" {
-				continue // well-formed events are read at one server's pace
+				continue // the picker reads these well-formed events, at a limited rate for each server
 			}
 			series := fmt.Sprintf(`penstock_picker_kv_event_failures_total{endpoint="%s:%d",pool="default/events"}`,
 				servers[i+1].address, servers[i+1].port)
@@ -215,9 +215,8 @@ func TestKVEvents_HostilePublishersHarmNoOtherServer(t *testing.T) {
 	}
 }
 
-// In each attack, a server whose publisher dials opens as many connections as it can. Connections
-// that stopped within a large message once took all places for large messages, so that other
-// servers' messages waited forever.
+// In each attack, a server whose publisher dials opens as many connections as it can. A connection
+// that stops within a large message must not occupy a place for large messages forever.
 func TestKVEvents_HostileServerThatDialsHarmsNoOtherServer(t *testing.T) {
 	s := prepare(t, nil)
 	servers, objects := s.eventServers(2, "mode: Listen")
@@ -269,7 +268,7 @@ func TestKVEvents_HostileServerThatDialsHarmsNoOtherServer(t *testing.T) {
 	}
 	attack("messages of 15 MiB that stop", 20) // an address may have 32 connections
 	s.stands(honest, time.Second)
-	// A message of 1 MiB needs a place.
+	// A message of 1 MiB needs a place for large messages.
 	large := stored(1<<48, make([]uint32, 160_000))
 	if err := errors.Join(p.Publish("kv-events", 1+prompts/2, large),
 		publishPrompts(p, 2+prompts/2, prompts/2, prompts)); err != nil {

@@ -14,8 +14,8 @@ func cleared() []byte {
 	return append(append([]byte{0x93, 0x01, 0x91, 0x91, 0xb0}, "AllBlocksCleared"...), 0)
 }
 
-// eventAttacks returns attacks of a publisher on one connection. Each lasts until an error or the
-// end of ctx. victim is another server's address.
+// eventAttacks returns attacks of a publisher on one connection. Each attack lasts until an error
+// or the end of ctx. victim is another server's address.
 func eventAttacks(victim string) map[string]func(context.Context, parties.KVPublisher) error {
 	attacks := wireAttacks()
 	maps.Copy(attacks, floods(victim))
@@ -25,9 +25,7 @@ func eventAttacks(victim string) map[string]func(context.Context, parties.KVPubl
 // attackJunk is 1 MiB of endless arrays in MessagePack.
 var attackJunk = bytes.Repeat([]byte{0xdd, 0x7f, 0xff, 0xff, 0xff, 0x91, 0xc1, 0x81}, 128<<10)
 
-// wireAttacks returns messages that violate ZMTP or MessagePack.
 func wireAttacks() map[string]func(context.Context, parties.KVPublisher) error {
-	// endless writes results of next until an error.
 	endless := func(ctx context.Context, p parties.KVPublisher, next func() []byte) (err error) {
 		for err == nil && ctx.Err() == nil {
 			_, err = p.Write(next())
@@ -80,7 +78,7 @@ func wireAttacks() map[string]func(context.Context, parties.KVPublisher) error {
 	}
 }
 
-// floods returns valid messages without an end: of blocks, of topics, and about another server.
+// floods returns endless valid messages: of blocks, of topics, and about another server.
 func floods(victim string) map[string]func(context.Context, parties.KVPublisher) error {
 	claim := "kv@" + victim + "@m"
 	return map[string]func(context.Context, parties.KVPublisher) error{
@@ -120,7 +118,7 @@ func floods(victim string) map[string]func(context.Context, parties.KVPublisher)
 	}
 }
 
-// stored encodes a batch that stores a prompt in blocks of 16 tokens, with the hashes first,
+// stored encodes a batch that stores a prompt in blocks of 16 tokens. The blocks' hashes are first,
 // first+1 and so on.
 func stored(first uint64, tokens []uint32) []byte {
 	b := append([]byte{0x93, 0x01, 0x91, 0x95, 0xab}, "BlockStored"...)

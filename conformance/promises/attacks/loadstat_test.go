@@ -21,8 +21,8 @@ func loadStat(running, waiting byte) []byte {
 	return append(append([]byte{0x96, 0xa8}, "LoadStat"...), running, waiting, 0, 100, 0)
 }
 
-// loadAttacks returns the attacks of eventAttacks that are not about events, and invalid messages
-// with loads.
+// loadAttacks returns the attacks of eventAttacks that do not depend on events, and invalid
+// messages with loads.
 func loadAttacks() map[string]func(context.Context, parties.KVPublisher) error {
 	attacks := eventAttacks("")
 	for _, name := range []string{"a flood of blocks", "events of another server", "topics of 1 MiB"} {
@@ -47,7 +47,7 @@ func loadAttacks() map[string]func(context.Context, parties.KVPublisher) error {
 	return attacks
 }
 
-// honestLoads publishes that 3 requests run and 7 wait.
+// honestLoads publishes repeatedly that 3 requests run and 7 wait.
 func honestLoads(ctx context.Context, p parties.KVPublisher) error {
 	err := p.Greet()
 	for seq := uint64(1); err == nil && ctx.Err() == nil; seq++ {
@@ -60,7 +60,6 @@ func honestLoads(ctx context.Context, p parties.KVPublisher) error {
 	return err
 }
 
-// publishes runs a publisher until the test ends.
 func publishes(t *testing.T, address string, serve func(context.Context, parties.KVPublisher) error) {
 	t.Helper()
 	l, err := net.Listen("tcp", address)
@@ -82,8 +81,8 @@ func publishes(t *testing.T, address string, serve func(context.Context, parties
 	}()
 }
 
-// For each attack, a hostile model server is in the pool of an honest one that also publishes its
-// load. All attack at once.
+// A pool has one honest model server that publishes its load, and for each attack a hostile server.
+// All attack at once.
 func TestLoadStat_HostilePublishersHarmNoOtherServer(t *testing.T) {
 	s := prepare(t, nil)
 	attacks := loadAttacks()
@@ -130,7 +129,7 @@ func TestLoadStat_HostilePublishersHarmNoOtherServer(t *testing.T) {
 		return 0, 0, false
 	}
 	s.Eventually("the honest server's load is read", func() error {
-		s.served(promptTokens(0)) // uses the server's pool
+		s.served(promptTokens(0)) // the picker reads loads only of pools in use
 		if queue, running, fresh := state(); queue != 7 || running != 3 || !fresh {
 			return fmt.Errorf("%d wait, %d run, fresh: %v, want 7, 3, true", queue, running, fresh)
 		}

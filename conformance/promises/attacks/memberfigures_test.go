@@ -32,9 +32,9 @@ var printed = flag.Bool("figures", false,
 
 type memberFigures struct {
 	mu    sync.Mutex
-	peak  int64              // bytes
+	peak  int64              // of penstock's memory, in bytes
 	hub   float64            // share of the hub's memory limit
-	ratio map[string]float64 // by attack: p99 of honest requests, under the attack over without it
+	ratio map[string]float64 // by attack: p99 latency of honest requests under the attack, divided by p99 without it
 }
 
 var measured = &memberFigures{ratio: map[string]float64{}}
@@ -51,7 +51,6 @@ func (f *memberFigures) ofHub(peak, limit int64) {
 	f.hub = max(f.hub, float64(peak)/float64(limit))
 }
 
-// print writes the measured figures as JSON lines.
 func (f *memberFigures) print(w io.Writer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -74,7 +73,7 @@ func (f *memberFigures) print(w io.Writer) {
 	}
 }
 
-// hostileMember is the environment variable with a file that describes the child's member.
+// hostileMember is an environment variable: the path of a file that describes the child's member.
 const hostileMember = "HOSTILE_MEMBER"
 
 // attacks is the line that a child prints when one of its attacks begins.
@@ -112,8 +111,8 @@ func beHostile(path string) int {
 	return 1
 }
 
-// apart runs a member's attack in a process of its own. From begin until end, it has a quarter of a
-// core.
+// apart runs a member's attack in a separate process, which is stopped at first. From begin until
+// end, the process has a quarter of a core.
 func apart(s *set, p *parties.Publisher, i int) (one *process.Process, begin func() (end func())) {
 	s.Helper()
 	certificate := p.Identity(p.Name, federation.ProcessPath, time.Hour)
@@ -141,7 +140,7 @@ func apart(s *set, p *parties.Publisher, i int) (one *process.Process, begin fun
 		s.Fatal(err)
 	}
 	one.Signal(syscall.SIGSTOP)
-	s.Cleanup(func() { // Cleanup runs this before Release
+	s.Cleanup(func() { // runs before c.release, which was registered earlier
 		one.Signal(syscall.SIGKILL)
 		<-one.Ended()
 	})
@@ -158,7 +157,8 @@ func apart(s *set, p *parties.Publisher, i int) (one *process.Process, begin fun
 	}
 }
 
-// times sends honest requests in sequence, and returns their times. Each must be answered.
+// times sends honest requests in sequence, and returns their durations. Each request must be
+// answered 200.
 func (s *set) times(client *http.Client, n int) (took []time.Duration) {
 	s.Helper()
 	for range n {
@@ -182,12 +182,12 @@ func p99(took []time.Duration) float64 {
 	return float64(took[len(took)*99/100])
 }
 
-// turns is the number of turns with the attack, and as many without it. Other load of the machine
-// then affects both sides.
+// turns is the number of turns with the attack, and of turns without it. They alternate, so that
+// other load of the machine affects both alike.
 const turns = 8
 
-// Requests are answered during each attack of a member with a quarter of a core. With -figures the
-// test measures their times.
+// Requests are answered during each attack of a member, whose process has a quarter of a core. With
+// -figures, the test measures the requests' durations.
 func TestClusterSet_HostileMemberLeavesHonestRequestsAnswered(t *testing.T) {
 	pairs, turn := 1, 10
 	if *printed {

@@ -29,17 +29,17 @@ func newHonest(t *testing.T) *honest {
 	return &honest{parties.NewHonest(t, "good", gateway), server}
 }
 
-// set is a site that is the member "east" of a cluster set with an honest member and hostile ones.
-// In addition to default/chat it serves, below /good, default/good, which the honest member
-// exports.
+// set is a site that is the member "east" of a cluster set with an honest member and hostile
+// members. Besides default/chat it serves, below /good, the pool default/good, which the honest
+// member exports.
 type set struct {
 	*site
 	good *honest
 	self v1alpha1.ClusterSetMember // this member's entry for other ClusterSets
 }
 
-// startSet starts a site that is a member. more has further fields of its ClusterSet's spec, and
-// files further files of its folder.
+// startSet starts a site that is a member. more has further fields of the spec of its ClusterSet;
+// files are further files of its folder.
 func startSet(t *testing.T, more string, files map[string]string, evil ...*parties.Publisher) *set {
 	t.Helper()
 	s := &set{good: newHonest(t)}

@@ -59,7 +59,8 @@ spec:
 `, strings.Join(ports, "]}\n  - {address: 127.0.0.1, ports: ["))
 }
 
-// scraped returns how many endpoints of a pool have fresh metrics, and counts the others' problems.
+// scraped returns the number of a pool's endpoints with fresh metrics, and the problems of the
+// other endpoints.
 func (s *site) scraped(pool string) (fresh int, problems map[string]int, err error) {
 	resp, err := http.Get("http://" + local(s.http) + "/debug/pool?pool=" + pool)
 	if err != nil {
@@ -86,8 +87,8 @@ func (s *site) scraped(pool string) (fresh int, problems map[string]int, err err
 	return fresh, problems, err
 }
 
-// Each such server once took 8 MiB permanently, and the part of its page that was read counted as
-// its load.
+// A server with such a page must not occupy memory, and the part of the page that was read is not
+// used as its load.
 func TestScrape_EndlessMetricsPagesCostNoMemory(t *testing.T) {
 	s := start(t, nil)
 	traffic := s.traffic()
@@ -120,14 +121,12 @@ func TestScrape_EndlessMetricsPagesCostNoMemory(t *testing.T) {
 	traffic.end()
 }
 
-// Clients that request /metrics and never read the page get 503, except four of them. They cost no
-// memory.
 func TestMetrics_ClientsThatDoNotReadCostNoMemory(t *testing.T) {
 	s := start(t, nil)
 	traffic := s.traffic()
 	before := s.rss(s.penstock)
 	peak := s.peak(s.penstock)
-	attacker := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}} // another machine
+	attacker := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}} // acts as another machine
 	for range 500 {
 		conn, err := attacker.Dial("tcp", local(s.http))
 		if err != nil {

@@ -72,7 +72,6 @@ func (s *site) listed(path, host string) (names []string, err error) {
 	return names, nil
 }
 
-// One honest server is in a pool with seven hostile ones. The list has the honest one's models.
 func TestModels_HostileListsLeaveOthersListed(t *testing.T) {
 	s := prepare(t, nil)
 	servers := []backend{
@@ -119,9 +118,9 @@ func listingServer(t *testing.T, list http.HandlerFunc) *httptest.Server {
 	return server
 }
 
-// A client requests the list below thousands of paths and hosts, also of a rule that leads to
-// another cluster's gateway. That gateway gets only few of these requests, at its own address and
-// without the client's credentials. Its answer is bounded.
+// A client requests the list of models at thousands of paths and hosts, also of a rule that leads
+// to another cluster's gateway. That gateway gets only few of these requests, at its own address
+// and without the client's credentials. The size of its answer is bounded.
 func TestModels_PathsOfAClientReachOtherGatewaysRarely(t *testing.T) {
 	var calls, leaked atomic.Int64
 	many := `{"data":[` + strings.Repeat(`{"id":"other"},`, 40_000) + `{"id":"other"}]}`
@@ -190,7 +189,7 @@ status: {clusters: [{name: next, routingMode: ParentMode, parents: [{service: {a
 		t.Error(errors.New("an address of the client's choice was called"))
 	default:
 	}
-	// 16 combinations, and others that replaced unused ones after 30 s on a slow machine
+	// one call for each of 16 combinations, and as many after 30 s on a slow machine
 	if n := calls.Load(); n > 2*16+1 {
 		t.Errorf("2,000 requests had the other gateway called %d times, want at most %d", n, 2*16+1)
 	}

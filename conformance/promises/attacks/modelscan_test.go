@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// modelRoute is a route that holds bodies until it has read the model.
+// modelRoute is a route by model: Envoy holds bodies until it has read the model's name.
 const modelRoute = `apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
 metadata: {name: by-model}

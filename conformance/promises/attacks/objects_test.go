@@ -29,8 +29,8 @@ spec:
 `, name, port)
 }
 
-// poolObjects returns an HTTPRoute at some Gateways for all paths below path, and its pool of the
-// same name with model servers.
+// poolObjects returns an HTTPRoute of some Gateways for all paths below path, and the route's pool
+// of model servers. Both have the same name.
 func poolObjects(name, path string, gateways []string, servers ...backend) string {
 	list := make([]string, len(servers))
 	for i, s := range servers {

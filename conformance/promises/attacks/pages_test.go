@@ -13,7 +13,6 @@ import (
 	"time"
 )
 
-// hostilePages are metrics pages by which model servers attack their pool's scrapes.
 var hostilePages = []http.HandlerFunc{
 	func(w http.ResponseWriter, r *http.Request) { // the page never begins
 		<-r.Context().Done()
@@ -44,8 +43,8 @@ var hostilePages = []http.HandlerFunc{
 	},
 }
 
-// One honest server is in a pool with 120 hostile ones. Its page stays up to date while the pool is
-// used.
+// One honest server is in a pool with 120 hostile servers. The picker's copy of the honest server's
+// page stays up to date while the pool is used.
 func TestScrape_HostilePagesLeaveOthersRead(t *testing.T) {
 	s := prepare(t, nil)
 	var reads atomic.Int64

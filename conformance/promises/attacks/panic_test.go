@@ -28,8 +28,7 @@ spec:
 `, name, annotation, path, to)
 }
 
-// answer returns the status of a request to a path of a.example, and the host to which it
-// redirects.
+// answer requests a path of a.example. It returns the response's status and a redirect's target.
 func (s *site) answer(path string) (string, error) {
 	req, err := http.NewRequestWithContext(s.Context(), http.MethodGet, "http://"+local(s.gateway)+path, nil)
 	if err != nil {
@@ -89,7 +88,6 @@ func (s *site) metric(series string) (value float64, err error) {
 	return 0, errors.New("no metric " + series)
 }
 
-// A tenant writes a route at which the translator panics.
 func TestPanic_OfOneRouteHarmsThatRouteAlone(t *testing.T) {
 	binary, err := process.Penstock(t.Context(), t.TempDir(), "-tags", "faults")
 	if err != nil {
@@ -100,13 +98,12 @@ func TestPanic_OfOneRouteHarmsThatRouteAlone(t *testing.T) {
 	s.attach()
 	s.answers("/good", "302 one")
 	traffic := s.traffic()
-	// The route has no last value, so it answers 500, on a host that it shares.
+	// The route was never translated before, so it answers 500. Other routes share its host.
 	s.Write("bad.yaml", redirect("bad", "/bad", "one", faulty))
 	s.answers("/bad", "500")
-	// Other routes of the host can change.
 	s.Write("good.yaml", redirect("good", "/good", "two", ""))
 	s.answers("/good", "302 two")
-	// Proxies keep a route's last value.
+	// Proxies keep a route's last valid configuration.
 	s.Write("good.yaml", redirect("good", "/good", "three", faulty))
 	s.Write("third.yaml", redirect("third", "/third", "one", ""))
 	s.answers("/third", "302 one")

@@ -23,14 +23,13 @@ import (
 )
 
 const (
-	// faultHeader makes a test build panic: at the pick of a request with it, at a scrape whose
-	// response has it, and at the answer to a call of /explain with it.
+	// faultHeader makes a test build panic: at the pick for a request with this header, at a scrape
+	// whose response has the header, and at a request of /explain with the header.
 	faultHeader = "penstock.dev-fault"
 	// faultName is the resource whose subscription panics.
 	faultName = "penstock.dev/fault: panic"
 )
 
-// faults is how often each fault is requested.
 const faults = 10
 
 // faultyPages are a pool whose model server makes each scrape panic, and a pool that fails closed.
@@ -56,7 +55,6 @@ func (s *site) panics(part string) (n int, err error) {
 	return int(value), err
 }
 
-// picked returns the status of a request whose pick panics.
 func (s *site) picked(path string) (int, error) {
 	req, err := http.NewRequestWithContext(s.Context(), http.MethodPost, "http://"+local(s.gateway)+path,
 		strings.NewReader(`{"model":"m"}`))
@@ -71,8 +69,8 @@ func (s *site) picked(path string) (int, error) {
 	return resp.StatusCode, resp.Body.Close()
 }
 
-// subscribe opens an ADS stream that subscribes to faultName. It returns how the stream ends; nil:
-// it was answered.
+// subscribe opens an ADS stream that subscribes to faultName. It returns the stream's error; nil
+// means that the subscription was answered.
 func (s *site) subscribe() error {
 	conn, err := grpc.NewClient(s.ads, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -103,7 +101,6 @@ func (s *site) explained(fault bool) error {
 	return err
 }
 
-// countsPanics checks that each panic was counted, and that the log has one stack for each place.
 func (s *site) countsPanics(t *testing.T) {
 	t.Helper()
 	// For a pool that fails closed, Envoy asks for a pick a second time before it answers 503.
@@ -126,8 +123,6 @@ func (s *site) countsPanics(t *testing.T) {
 	}
 }
 
-// A pick, a scrape, an ADS stream and an admin page panic again and again, during requests and
-// changes.
 func TestPanic_OfOnePickScrapeStreamOrPageHarmsThatAlone(t *testing.T) {
 	binary, err := process.Penstock(t.Context(), t.TempDir(), "-tags", "faults")
 	if err != nil {
@@ -143,7 +138,8 @@ func TestPanic_OfOnePickScrapeStreamOrPageHarmsThatAlone(t *testing.T) {
 	}
 	traffic := s.traffic()
 
-	// The pick ends like a dead picker's. Its request stops counting: four are allowed at a time.
+	// A panicking pick has the effect of a dead picker. Its request is no longer in flight: the
+	// pool allows four at a time.
 	for path, want := range map[string]int{"/v1/models": 200, "/strict": 503} {
 		for range faults {
 			if got, err := s.picked(path); err != nil || got != want {
@@ -154,7 +150,8 @@ func TestPanic_OfOnePickScrapeStreamOrPageHarmsThatAlone(t *testing.T) {
 			t.Errorf("%s after that: %v", path, err)
 		}
 	}
-	// A server whose page panics serves as one without metrics. Pages of other pools are read.
+	// A server whose page panics serves as a server without metrics. The pages of other pools are
+	// read.
 	s.Eventually("a scrape panics", func() error {
 		if err := s.ask(http.MethodPost, "/pages", "{}"); err != nil {
 			return err
@@ -176,7 +173,7 @@ func TestPanic_OfOnePickScrapeStreamOrPageHarmsThatAlone(t *testing.T) {
 		if err := s.subscribe(); status.Code(err) != codes.Internal {
 			t.Errorf("the stream ended with %v, want Internal", err)
 		}
-		// The panic happens while the page locks the translation.
+		// The page locks the translation while it panics.
 		if err := s.explained(true); err == nil || !strings.Contains(err.Error(), "500") {
 			t.Errorf("the page that panics: got %v, want 500", err)
 		}

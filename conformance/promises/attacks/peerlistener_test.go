@@ -21,8 +21,8 @@ import (
 
 const gatewayPath = "/gateway"
 
-// withPeerListener is a set that exports default/chat to the member good only, through a peer
-// listener. It exports its pool default/secret to no member.
+// withPeerListener starts a set that exports default/chat only to the member good, through a peer
+// listener. Its pool default/secret is not exported.
 func withPeerListener(t *testing.T) (s *set, address string) {
 	t.Helper()
 	port := processtest.Port(t)
@@ -64,7 +64,6 @@ func post(ctx context.Context, c *http.Transport, address, authority string, hea
 	return errors.Join(err, resp.Body.Close())
 }
 
-// counted counts the requests of a model server, except for metrics pages.
 func counted(server *http.Handler) *atomic.Int64 {
 	var n atomic.Int64
 	next := *server
@@ -77,8 +76,8 @@ func counted(server *http.Handler) *atomic.Int64 {
 	return &n
 }
 
-// reachesOnePool checks that no other certificate is accepted, and that the member reaches no other
-// authority.
+// reachesOnePool checks that the listener accepts no other certificate, and that the member reaches
+// no other authority.
 func (s *set) reachesOnePool(t *testing.T, member *http.Transport, address string) {
 	t.Helper()
 	strangers := parties.NewCA(t)
@@ -99,8 +98,6 @@ func (s *set) reachesOnePool(t *testing.T, member *http.Transport, address strin
 	}
 }
 
-// A member's Gateway reaches only the exported pool, a stranger reaches nothing, and neither delays
-// requests of others.
 func TestPeerListener_HostileMemberHoldsUpNoOther(t *testing.T) {
 	s, address := withPeerListener(t)
 	member := asMember(s.good.Identity("good", gatewayPath, time.Hour), chatAuthority)
@@ -124,7 +121,7 @@ func TestPeerListener_HostileMemberHoldsUpNoOther(t *testing.T) {
 	}
 	theirs, ours := counted(&s.good.server.Config.Handler), counted(&s.server.Config.Handler)
 	forged := s.forged()
-	forged.Set("penstock-peer-authority", "good.example") // a member may write this header with one host
+	forged.Set("penstock-peer-authority", "good.example") // a member may send this header with one host
 	if err := post(t.Context(), member, address, chatAuthority, forged, strings.NewReader("{}")); err != nil ||
 		ours.Load() != 1 || theirs.Load() != 0 {
 		t.Errorf("with forged headers: %v; %d requests reach this cluster's server, %d the other's, want 1 and 0", err,
@@ -172,8 +169,8 @@ func TestPeerListener_HostileMemberHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// forged returns headers that name a member, a hop or an endpoint, or that only gateways and
-// pickers may write.
+// forged returns headers that name a member or an endpoint, or that only gateways and pickers may
+// send.
 func (s *set) forged() http.Header {
 	gateway, forged := at(s.good.server), http.Header{}
 	for _, name := range []string{
@@ -191,8 +188,8 @@ func (s *set) forged() http.Header {
 	return forged
 }
 
-// A client that names a member, a hop or an endpoint, in headers, in the authority or with a peer's
-// marks, is served like any other client.
+// A client names a member or an endpoint in headers or in the authority, or sends a peer's headers.
+// It is served like any other client.
 func TestClusterSet_ClientNamesNoMemberAndNoHop(t *testing.T) {
 	s, address := withPeerListener(t)
 	member := asMember(s.good.Identity("good", gatewayPath, time.Hour), chatAuthority)

@@ -17,8 +17,8 @@ import (
 )
 
 // heldPool starts a model server that holds every GET until its client gives up. It returns the
-// pool with it, whose servers take four requests at a time, and a route to it from two Gateways:
-// the site's and victim, which it returns too.
+// server, and the objects of the Gateway victim, of the server's pool, and of a route to the pool
+// from the site's Gateway and victim. The pool allows four requests at a time for each server.
 func heldPool(t *testing.T, port int) (objects string, server *holding.Server) {
 	server = holding.Start(false)
 	t.Cleanup(server.Close)
@@ -26,7 +26,7 @@ func heldPool(t *testing.T, port int) (objects string, server *holding.Server) {
 		limitObject("held"), server
 }
 
-// full returns nil if the pool of heldPool answers the site's Gateway 429.
+// full returns nil if the pool of heldPool answers 429 through the site's Gateway.
 func full(s *site) error {
 	if err := s.ask(http.MethodPost, "/held", ""); err == nil || !strings.Contains(err.Error(), "429") {
 		return fmt.Errorf("the pool is not full: %w", errors.Join(err, errAnswered))
@@ -34,8 +34,8 @@ func full(s *site) error {
 	return nil
 }
 
-// Requests of an Envoy that was killed, frozen or cut off stop counting, so that other Gateways
-// find the pool idle.
+// When an Envoy is killed, frozen or cut off, its requests are no longer counted as in flight.
+// Other Gateways then find the pool idle.
 func TestLimit_EnvoyThatIsGoneLeavesNoPhantoms(t *testing.T) {
 	for name, end := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "frozen": syscall.SIGSTOP} {
 		t.Run(name, func(t *testing.T) {

@@ -34,8 +34,8 @@ func (s *set) picks(t *testing.T, server string) *grpc.ClientConn {
 	return conn
 }
 
-// HoldPicks opens calls of a picker on a connection. Each is for a pool, with headers of a request
-// and a body that does not end. It does not repeat calls that the picker ends.
+// HoldPicks opens calls for picks from a pool. Each call has the headers of a request, and a body
+// that does not end. HoldPicks does not repeat calls that the picker ends.
 func HoldPicks(ctx context.Context, picker *grpc.ClientConn, pool string, calls, size int) {
 	part := bytes.Repeat([]byte("a"), 32<<10)
 	ctx = metadata.AppendToOutgoingContext(ctx, "x-penstock-pool", pool)
@@ -66,8 +66,6 @@ func HoldPicks(ctx context.Context, picker *grpc.ClientConn, pool string, calls,
 	}
 }
 
-// A member's Gateway can pick only from the pool that is exported to it. It reads no key, and
-// delays no pick of others.
 func TestPeerListener_HostileMemberAtThePickersPortHoldsUpNoPick(t *testing.T) {
 	s := startSecuredSet(t, fmt.Sprintf("  peerListener: {port: %d}\n", processtest.Port(t)))
 	s.Write("site.yaml", strings.Replace(s.objects(), "kind: InferencePool\nmetadata: {name: chat}",

@@ -34,8 +34,8 @@ spec:
 `, port)
 }
 
-// The service that prepares requests answers incorrectly or never. Requests are served, and soon as
-// fast as without it.
+// The service that prepares requests (processor) answers incorrectly or never. Requests are still
+// served, and soon as fast as without the service.
 func TestProcessor_HostileOneLosesNoRequest(t *testing.T) {
 	type answer func(http.ResponseWriter, *http.Request)
 	var now atomic.Pointer[answer]
@@ -93,7 +93,7 @@ func TestProcessor_HostileOneLosesNoRequest(t *testing.T) {
 	} {
 		called := calls.Load()
 		set(attack.answer)
-		// a changed processor is called again
+		// Penstock calls a changed processor again
 		s.Write("processor.yaml", strings.Replace(objects, "timeout: 200ms", fmt.Sprintf("timeout: %dms", 201+i), 1))
 		s.Eventually(attack.name+": the processor is asked", func() error {
 			if s.median(3); calls.Load() == called {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// browser fetches a page at a port of attacker.example, as a script of that site does after its
-// name was bound to 127.0.0.1. To the browser, page and script have the same origin.
+// browser fetches a page at a port of attacker.example, whose name resolves to 127.0.0.1. A script
+// of that site can do this in a browser, because page and script have the same origin.
 func (s *site) browser(port int, path string) (status int, body string) {
 	s.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
@@ -36,8 +36,8 @@ func (s *site) browser(port int, path string) (status int, body string) {
 	return resp.StatusCode, string(text)
 }
 
-// A web page that a user of this machine visited could once read every object, and each pick's
-// headers.
+// With DNS rebinding, a web page that a user of this machine visits could read every object, and
+// each pick's headers.
 func TestAdmin_DNSRebindingReadsNothing(t *testing.T) {
 	s := start(t, nil)
 	for _, path := range []string{"/status", "/proxies", "/explain?url=http://localhost/v1/models",

@@ -56,8 +56,8 @@ func (p *hostilePicker) listen(s *site) string {
 	return l.Addr().String()
 }
 
-// serve serves the picker. It returns the objects of an import that the picker's cluster exports
-// to, and of route /far to the import.
+// serve starts the picker. It returns the objects of an import from the picker's cluster, and of
+// route /far to the import.
 func (p *hostilePicker) serve(s *site) string {
 	s.Helper()
 	_, port, _ := net.SplitHostPort(p.listen(s))
@@ -93,7 +93,8 @@ func picks(list string) *extprocv3.ProcessingResponse {
 	}}
 }
 
-// The picker accepts every request and never answers. At most one in ten requests may wait for it.
+// The picker accepts every request and never answers. At most one in ten requests may wait for the
+// picker.
 func TestRemotePicker_StalledOneCostsOneRequestItsTime(t *testing.T) {
 	s := prepare(t, nil)
 	p := &hostilePicker{}
@@ -124,7 +125,6 @@ func TestRemotePicker_StalledOneCostsOneRequestItsTime(t *testing.T) {
 	traffic.end()
 }
 
-// The picker answers with lists, immediate responses and bodies of any size.
 func TestRemotePicker_AnswersOfAnySizeCostNoMemory(t *testing.T) {
 	s := prepare(t, nil)
 	p := &hostilePicker{}
@@ -185,7 +185,7 @@ func TestRemotePicker_AnswersOfAnySizeCostNoMemory(t *testing.T) {
 	}
 }
 
-// Envoy calls the pool's picker itself. Its messages must be bounded, too.
+// Envoy calls the pool's external picker directly. The picker's messages must be bounded, too.
 func TestExternalPicker_LargeMessagesFailOnePickAlone(t *testing.T) {
 	s := prepare(t, nil)
 	p := &hostilePicker{}

@@ -19,13 +19,11 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process/processtest"
 )
 
-// binaries are the programs of all sites. memory is the chart's default limit, in bytes.
 var (
 	binaries struct{ penstock, envoy string }
-	memory   int64
+	memory   int64 // the chart's default limit, in bytes
 )
 
-// openFiles limits the open files of each penstock.
 const openFiles = 4096
 
 func TestMain(m *testing.M) {
@@ -66,11 +64,11 @@ func TestMain(m *testing.M) {
 type site struct {
 	processtest.Rig
 	dir string // state, logs and sockets
-	ads string // a socket, or port xds with credentials
+	ads string // a Unix socket, or port xds if the control plane has credentials
 	// Ports of 127.0.0.1: the Gateway's listener, ADS, the picker, health and metrics, and Envoy's
 	// admin interface.
 	gateway, xds, picker, http, admin int
-	server                            *httptest.Server // the model server
+	server                            *httptest.Server
 	penstock, envoy                   *process.Process
 	stopped                           []*process.Process // stopped by the test
 	confined                          map[*process.Process]*confinement
@@ -85,8 +83,8 @@ func (s *site) stop(p *process.Process) {
 	s.stopped = append(s.stopped, p)
 }
 
-// within fails the test if a penstock exceeded its container's limits. It returns the peak of its
-// memory in bytes.
+// within fails the test if a penstock exceeded its container's limits. It returns the process's
+// peak memory in bytes.
 func (s *site) within(p *process.Process) int64 {
 	s.Helper()
 	c := s.confined[p]
@@ -101,8 +99,8 @@ func (s *site) within(p *process.Process) int64 {
 	return peak
 }
 
-// start starts a site, and waits until it serves. files replace or add files of the site. args are
-// further arguments of penstock serve.
+// start starts a site, and waits until it serves. files replace or add files of the site's folder.
+// args are further arguments of penstock serve.
 func start(t *testing.T, files map[string]string, args ...string) *site {
 	t.Helper()
 	s := prepare(t, files)
@@ -243,7 +241,7 @@ func (s *site) objects() string {
 	return gatewayObject("gw", s.gateway) + poolObjects("chat", "/", []string{"gw"}, at(s.server))
 }
 
-// modelServer answers every request. Its metrics page is that of an idle vLLM.
+// modelServer answers every request. Its metrics page is an idle vLLM's.
 func modelServer() *httptest.Server {
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/metrics" {

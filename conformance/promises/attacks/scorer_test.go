@@ -52,8 +52,8 @@ func (s *site) median(requests int) time.Duration {
 	return took[len(took)/2]
 }
 
-// undelayed waits until half of some requests take less than most. The machine's own delays pass,
-// but a delay of every request does not.
+// undelayed waits until half of 50 requests take less than most. The machine may delay some
+// requests, but not most.
 func (s *site) undelayed(what string, most time.Duration) {
 	s.Helper()
 	s.Eventually(what+": requests are not delayed", func() error {

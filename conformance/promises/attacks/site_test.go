@@ -7,7 +7,8 @@ import (
 
 var errAnswered = errors.New("the answer is 200")
 
-// The rig must detect a lost request. Otherwise tests without a loss would prove nothing.
+// The test's own server loses a request, which traffic must detect. Otherwise the other tests would
+// prove nothing.
 func TestAttacks_LostRequestIsReported(t *testing.T) {
 	s := start(t, nil)
 	traffic := s.traffic()

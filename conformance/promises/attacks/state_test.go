@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Another user of the machine creates the state folder first, to plant a status, a last valid
-// object or a socket.
+// Another user of the machine creates the state folder first, and puts a status, a last valid
+// object or a socket there. Penstock must not start.
 func TestState_FolderOfAnotherUserIsNotUsed(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Log("without root no folder of another user can be made: the folder of root is used instead")
@@ -28,7 +28,7 @@ func TestState_FolderOfAnotherUserIsNotUsed(t *testing.T) {
 	} else {
 		planted = "/"
 	}
-	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second) // it once served
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second) // a penstock that starts would not end
 	defer stop()
 	out, err := exec.CommandContext(ctx, binaries.penstock, "serve", "-f", s.Files, "--state", planted, "--picker",
 		local(s.picker)).CombinedOutput()

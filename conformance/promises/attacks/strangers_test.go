@@ -19,9 +19,9 @@ import (
 	"github.com/penstock-project/penstock/multicluster/federation"
 )
 
-// subscribe subscribes to the site's exports, with certificates (nil: a member's) and a first
-// message. It returns the first response, or how the stream ended without one. With hold, it waits
-// for the stream's end.
+// subscribe subscribes to the site's exports with certificates and a first message. nil means a
+// member's certificate, and a valid message. It returns the first response, or the error that ended
+// the stream. With hold, it waits for the stream's end.
 func (s *set) subscribe(ctx context.Context, certificates []tls.Certificate, message []byte,
 	hold bool) (*discoveryv3.DeltaDiscoveryResponse, error) {
 	if message == nil {
@@ -30,8 +30,6 @@ func (s *set) subscribe(ctx context.Context, certificates []tls.Certificate, mes
 	return parties.Follow(ctx, s.self.Peer.Address, certificates, hold, message)
 }
 
-// A client of the members' port that is not a member can read nothing, and takes nothing from
-// members.
 func TestClusterSet_StrangersLearnNothingAndCostNothing(t *testing.T) {
 	s := startSet(t, "", nil)
 	traffic, before, peak := s.traffic(), s.rss(s.penstock), s.peak(s.penstock)
@@ -77,7 +75,6 @@ func TestClusterSet_StrangersLearnNothingAndCostNothing(t *testing.T) {
 	traffic.end()
 }
 
-// Requests of a member are bounded, too.
 func TestClusterSet_RequestsOfAMemberAreBounded(t *testing.T) {
 	s := startSet(t, "", nil)
 	traffic, before, peak := s.traffic(), s.rss(s.penstock), s.peak(s.penstock)

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// ownObjects are a route /own with a subset, the servers of one tenant, and one such server.
+// ownObjects are a route /own with a subset of the pool, one tenant's servers, and one such server.
 func ownObjects(server backend) string {
 	return fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
@@ -39,8 +39,6 @@ spec: {servers: [{address: %q, ports: [%d]}]}
 `, server.address, server.port)
 }
 
-// A client, or the service that prepares requests, names a server outside of the route's subset.
-// That server gets no request, even if the subset has no server left.
 func TestSubset_ServersOutsideGetNoRequest(t *testing.T) {
 	own := modelServer()
 	t.Cleanup(own.Close)

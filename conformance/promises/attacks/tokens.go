@@ -14,7 +14,7 @@ import (
 )
 
 // JunkTokens opens ADS streams one after another, each with a different JWT that no API server has
-// signed. It returns an error if the server accepts one.
+// signed. It returns an error if the server accepts a stream.
 func JunkTokens(ctx context.Context, conn *grpc.ClientConn, streams int) error {
 	claims := base64.RawURLEncoding.EncodeToString(
 		fmt.Appendf(nil, `{"aud":["penstock.dev"],"exp":%d,"sub":"system:serviceaccount:default:default"}`,

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Uploads are requests without the last byte of their bodies, each on its own connection.
+// Uploads are requests without the last byte of their bodies. Each has its own connection.
 type Uploads struct {
 	conns    []net.Conn
 	answered atomic.Int32
@@ -18,8 +18,8 @@ type Uploads struct {
 }
 
 // Stall sends HTTP/1.1 uploads of size bytes to a path, 16 at a time, all without their last byte.
-// Every other upload is chunked. It returns once each upload has stalled or was ended by the
-// server. Call Close.
+// Every other upload is chunked. Stall returns once each upload has stalled or was ended by the
+// server. The caller calls Close.
 func Stall(ctx context.Context, address, path string, uploads, size int) (*Uploads, error) {
 	u := &Uploads{}
 	places := make(chan struct{}, 16)
@@ -33,7 +33,7 @@ func Stall(ctx context.Context, address, path string, uploads, size int) (*Uploa
 		}
 		u.conns = append(u.conns, conn)
 		u.reads.Go(func() {
-			if n, _ := conn.Read(make([]byte, 1<<10)); n > 0 { // waits for an answer, the connection's end, or Close
+			if n, _ := conn.Read(make([]byte, 1<<10)); n > 0 { // ends with an answer, the connection's end, or Close
 				u.answered.Add(1)
 			}
 		})

@@ -20,9 +20,9 @@ spec:
   picker: {body: Buffered}
 `
 
-// 200 uploads of 32 MiB that stopped before their last byte once filled Envoy's heap for up to an
-// hour, so that all requests were answered 503. Envoy held the bodies for a model's name, for a
-// picker, or only for a retry.
+// 200 uploads of 32 MiB stop before their last byte. Envoy holds bodies to read a model's name, for
+// a picker, or for a retry. The held bodies must not fill Envoy's heap, because then all requests
+// are answered 503.
 func TestUpload_StalledOnesLeaveOthersServed(t *testing.T) {
 	s := start(t, nil)
 	s.Write("by-model.yaml", modelRoute)
@@ -94,7 +94,8 @@ func TestUpload_StalledHTTP2StreamsLeaveOthersServed(t *testing.T) {
 	streams.Wait()
 }
 
-// stream sends a body of unknown length on its own HTTP/2 connection, and closes it at the end.
+// stream sends a body of unknown length on its own HTTP/2 connection, and closes the connection at
+// the end.
 func (s *site) stream(body io.ReadCloser) error {
 	req, err := http.NewRequestWithContext(s.Context(), http.MethodPost, "http://"+local(s.gateway)+"/by-model", body)
 	if err != nil {

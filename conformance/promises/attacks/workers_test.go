@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// workerHeaders name servers that a sidecar or frontend next to a model server calls, or whose
-// cache it reads.
+// workerHeaders are headers that name servers. A sidecar or frontend next to a model server calls
+// these servers, or reads their caches.
 var workerHeaders = []string{
 	"x-prefiller-host-port", "x-encoder-hosts-ports", "x-data-parallel-host-port", "x-kv-cache-source-host-port",
 	"x-data-parallel-rank",
@@ -20,7 +20,8 @@ var workerHeaders = []string{
 	"x-dynamo-routing-mode",
 }
 
-// sendWorkers sends a request that names workers in its body and, in the given form, in headers.
+// sendWorkers sends a request that names workers in its body and in headers. form maps a header's
+// name to the names under which it is sent.
 func (s *site) sendWorkers(ctx context.Context, form func(name string) []string) error {
 	const members = `"backend_instance_id":666,"decode_worker_id":666,"prefill_worker_id":666,"dp_rank":666,"prefill_dp_rank":666,"token_data":[666]`
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost,
@@ -46,8 +47,8 @@ func (s *site) sendWorkers(ctx context.Context, form func(name string) []string)
 	return nil
 }
 
-// A client names the cloud's metadata server, or another tenant's worker, in a header or in nvext.
-// Its request reaches only the servers of its pick.
+// A client names the cloud's metadata server, or another tenant's worker, in a header or in the
+// body's field nvext. Its request reaches only the servers of its pick.
 func TestWorkers_ThatAClientNamesAreRemoved(t *testing.T) {
 	s := prepare(t, map[string]string{"workers.yaml": `apiVersion: penstock.dev/v1alpha1
 kind: PoolPolicy

@@ -73,16 +73,15 @@ func oid(ids ...int) []byte {
 
 var null = []byte{0x05, 0x00}
 
-// Tags of strings and times.
+// These are ASN.1 tags of strings and times.
 const (
 	utf8String, numericString, printableString, t61String, ia5String = 0x0c, 0x12, 0x13, 0x14, 0x16
 	utcTime, generalizedTime, visibleString                          = 0x17, 0x18, 0x1a
 	universalString, bmpString                                       = 0x1c, 0x1e
 )
 
-// certificate has the encoded parts of a certificate, in order.
 type certificate struct {
-	version          []byte // nil: version 1
+	version          []byte // nil means version 1
 	serial           []byte
 	algorithm, outer []byte
 	issuer, subject  []byte
@@ -90,14 +89,13 @@ type certificate struct {
 	key              []byte
 	unique           []byte // unique IDs of issuer and subject
 	extensions       [][]byte
-	noExtensions     bool   // omit even the empty list
+	noExtensions     bool   // omit the list of extensions even if extensions is empty
 	more             []byte // follows the fields
 	signature        []byte
 	tail             []byte // follows the signature
 	after            []byte // follows the certificate
 }
 
-// attributes and extensions in use
 var (
 	commonName       = oid(2, 5, 4, 3)
 	ecdsaWithSHA256  = seq(oid(1, 2, 840, 10045, 4, 3, 2))
@@ -113,7 +111,7 @@ func extension(id, value []byte) []byte { return seq(id, octets(value)) }
 
 func critical(id, value []byte) []byte { return seq(id, boolean(0xff), octets(value)) }
 
-// plain is a self-issued certificate of a host, for a public key.
+// plain is a self-issued certificate of a host, with a public key.
 func plain(public []byte, authority bool) *certificate {
 	c := &certificate{
 		version:   tlv(0xa0, integer(2)),
@@ -155,5 +153,5 @@ func (c *certificate) pem() []byte {
 type sample struct {
 	name       string
 	chain, key []byte // a listener's certificate chain and key
-	bundle     []byte // CA bundle, in place of chain and key
+	bundle     []byte // a CA bundle, instead of chain and key
 }

@@ -178,8 +178,8 @@ func algorithms() []deviation {
 	}
 }
 
-// publicKeys returns deviations in the encoding of the public key. It then does not match the
-// private key.
+// publicKeys returns deviations in the encoding of the public key. The deviating key does not match
+// the private key.
 func publicKeys() []deviation {
 	key := func(change func(der []byte) []byte) func(*certificate) {
 		return func(c *certificate) { c.key = change(bytes.Clone(c.key)) }

@@ -11,7 +11,6 @@ type writing struct {
 	apply func(text []byte) []byte
 }
 
-// wrapped breaks a block's body into lines of this many columns.
 func wrapped(columns int) func([]byte) []byte {
 	return func(b []byte) []byte {
 		first, rest, _ := bytes.Cut(b, []byte("-----\n"))
@@ -26,7 +25,7 @@ func wrapped(columns int) func([]byte) []byte {
 	}
 }
 
-// writings returns deviations of PEM. other is another block.
+// writings returns deviations of PEM text. other is another PEM block.
 func writings(other []byte) []writing {
 	swap := func(old, by string) func([]byte) []byte {
 		return func(b []byte) []byte { return bytes.ReplaceAll(b, []byte(old), []byte(by)) }
@@ -101,7 +100,8 @@ func writings(other []byte) []writing {
 	}
 }
 
-// keyFiles returns contents of a key's file other than PKCS #8, with the kind of the certificate.
+// keyFiles returns a key's files in encodings other than PKCS #8, with the kind of the
+// certificate's key.
 func (k keys) keyFiles() (out []struct {
 	name, kind string
 	text       []byte

@@ -21,7 +21,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// pairs is how many samples have two deviations.
 const pairs = 150
 
 func corpus(t *testing.T, k keys, seed uint64) (out []sample) {
@@ -132,8 +131,8 @@ func penstock(t *testing.T, s sample) found {
 	return found{sent: sample{name: s.name, chain: secret.Chain, key: secret.Key}}
 }
 
-// envoy returns, for each sample, why Envoy rejects it; "": it accepts it. Each sample is a
-// listener, which binds no port.
+// envoy returns Envoy's error for each sample; "" means that Envoy accepts the sample. Each sample
+// is a listener that binds no port.
 func envoy(t *testing.T, k keys, samples []sample) []string {
 	t.Helper()
 	inline := func(text []byte) map[string]any { return map[string]any{"inline_bytes": text} }
@@ -203,10 +202,8 @@ func envoy(t *testing.T, k keys, samples []sample) []string {
 	return out
 }
 
-// rejected matches a line of Envoy's log: a listener's name, and why it is rejected.
 var rejected = regexp.MustCompile(`(?m)^(\d+): (.*)$`)
 
-// Penstock accepts what Envoy accepts, and Envoy accepts what Penstock sends.
 func TestCertificate_VerdictsAreEnvoys(t *testing.T) {
 	seed := uint64(1)
 	if text := os.Getenv("SEED"); text != "" {
@@ -247,7 +244,6 @@ func TestCertificate_VerdictsAreEnvoys(t *testing.T) {
 	}
 }
 
-// written prints a sample if it is short.
 func written(s sample) string {
 	if testing.Verbose() {
 		return strings.TrimSpace(string(s.chain) + string(s.bundle))

@@ -19,7 +19,7 @@ import (
 )
 
 // alertCase has two series of a metric in promtool's notation: one that fires an alert, and one
-// that does not. labels are the alert's; its summary shows value.
+// that does not. The alert has labels, and its summary shows value.
 type alertCase struct {
 	fires, calm string
 	labels      map[string]string
@@ -75,14 +75,14 @@ var alertCases = map[string]alertCase{
 		map[string]string{"part": "graph"}, "60"},
 }
 
-// rulesTest is the file that promtool test rules reads.
 type rulesTest struct {
 	RuleFiles []string `json:"rule_files"`
 	Interval  string   `json:"evaluation_interval"`
 	Tests     []any    `json:"tests"`
 }
 
-// of adds a test of one alert. With these series it must fire once for each element of fires.
+// of adds a test of one alert. With these series, the alert must fire once for each element of
+// fires.
 func (f *rulesTest) of(name string, series []string, fires []any) {
 	var inputs []any
 	for _, text := range series {
@@ -115,7 +115,6 @@ func rulesOfChart(t *testing.T) *rulesTest {
 	return &rulesTest{RuleFiles: []string{rules}, Interval: "1m"}
 }
 
-// expected returns promtool's expectation for an alert with these labels and value.
 func expected(a monitoring.Alert, labels map[string]string, value string) any {
 	all := map[string]string{"severity": a.Severity}
 	summary := strings.ReplaceAll(a.Summary, "{{ $value }}", value)
@@ -128,7 +127,6 @@ func expected(a monitoring.Alert, labels map[string]string, value string) any {
 		"exp_annotations": map[string]string{"summary": summary, "runbook_url": docs + a.Page}}
 }
 
-// program returns a program of Prometheus, which conformance/tools/prometheus.sh fetches.
 func program(t *testing.T, name string) string {
 	t.Helper()
 	path, err := filepath.Abs("../../../.tools/bin/" + name)
@@ -151,8 +149,8 @@ func promtool(t *testing.T, args ...string) {
 	}
 }
 
-// Prometheus evaluates each rule of the chart. It must fire for a series with the problem, with a
-// summary that names it, and not for a series without.
+// Prometheus evaluates each rule of the chart. An alert must fire for a series with the problem,
+// with a summary that names the problem, and must not fire for a series without it.
 func TestAlerts_FireForTheirProblemAlone(t *testing.T) {
 	f := rulesOfChart(t)
 	promtool(t, "check", "rules", f.RuleFiles[0])
@@ -173,7 +171,7 @@ func TestAlerts_FireForTheirProblemAlone(t *testing.T) {
 }
 
 // A Prometheus often scrapes several installations, with several replicas each. An alert about an
-// installation must join its replicas only.
+// installation must join only the replicas of this installation.
 func TestAlerts_JoinReplicasAndSeparateInstallations(t *testing.T) {
 	const west = `,member="west"`
 	at := func(metric, namespace, pod, more, values string) string {
@@ -216,7 +214,6 @@ func TestAlerts_JoinReplicasAndSeparateInstallations(t *testing.T) {
 	f.run(t)
 }
 
-// Prometheus must parse each query of the dashboards, with values for Grafana's variables.
 func TestDashboards_QueriesParse(t *testing.T) {
 	var rules []any
 	for _, d := range monitoring.Dashboards() {
@@ -247,7 +244,6 @@ func TestDashboards_QueriesParse(t *testing.T) {
 	}
 }
 
-// each calls f with each query of a decoded dashboard.
 func each(value any, f func(query string)) {
 	switch v := value.(type) {
 	case []any:

@@ -141,7 +141,7 @@ func TestChart_WatchNamespacesNeedsNoPermissionElsewhere(t *testing.T) {
 	}
 }
 
-// allRules returns the rules of roles by namespace; "" stands for the ClusterRole.
+// allRules returns the rules of roles by namespace; "" is the ClusterRole's namespace.
 func allRules(t *testing.T, documents []document) map[string][]rbacv1.PolicyRule {
 	t.Helper()
 	out := map[string][]rbacv1.PolicyRule{}
@@ -158,7 +158,7 @@ func allRules(t *testing.T, documents []document) map[string][]rbacv1.PolicyRule
 func TestChart_ImageByDigest(t *testing.T) {
 	digest := "sha256:" + strings.Repeat("0", 64)
 	for _, d := range render(t, map[string]any{"image": "example.com/penstock:1@" + digest}) {
-		// its own image, and --penstock-image
+		// the pod's own image, and --penstock-image
 		if strings.HasSuffix(d.file, "deployment.yaml") &&
 			strings.Count(d.text, "example.com/penstock:1@"+digest) != 2 {
 			t.Errorf("got\n%s\nwant the digest twice", d.text)
@@ -166,7 +166,6 @@ func TestChart_ImageByDigest(t *testing.T) {
 	}
 }
 
-// A rule for an unknown kind would mislead a reviewer of Penstock's permissions.
 func TestRBAC_RulesNameExistingKinds(t *testing.T) {
 	// earlier names of kinds, whose CRDs have files under the current names
 	former := map[string]string{
@@ -245,7 +244,6 @@ func TestChart_RecordAndKVEventsReachProcess(t *testing.T) {
 	}
 }
 
-// The limit is only in resources. The pod passes it to the process.
 func TestChart_MemoryLimitReachesProcess(t *testing.T) {
 	for file, values := range map[string]map[string]any{
 		"/deployment.yaml": nil,
@@ -278,7 +276,8 @@ func TestChart_MemoryLimitReachesProcess(t *testing.T) {
 	}
 }
 
-// check decodes an object, strictly if its kind is Kubernetes' own, and returns its kind.
+// check decodes an object and returns its kind. Unknown fields are errors if the kind is
+// Kubernetes' own.
 func check(t *testing.T, d document) string {
 	t.Helper()
 	var typed struct {
@@ -308,13 +307,11 @@ func check(t *testing.T, d document) string {
 
 type document struct{ file, text string }
 
-// render returns the chart's objects for these values, in the order in which Helm installs them.
 func render(t *testing.T, values map[string]any) (out []document) {
 	t.Helper()
 	return renderChart(t, chartDir, "penstock", system, values)
 }
 
-// renderChart is render for any chart, as a release in a namespace.
 func renderChart(t *testing.T, dir, release, namespace string, values map[string]any) (out []document) {
 	t.Helper()
 	const source = "# Source: "
@@ -342,7 +339,6 @@ func written(t *testing.T, values map[string]any) (file string) {
 	return file
 }
 
-// helm runs Helm with a separate home, and returns its output.
 func helm(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := runHelm(t, args...)
@@ -352,7 +348,7 @@ func helm(t *testing.T, args ...string) string {
 	return out
 }
 
-// runHelm is helm for commands that may fail. The error has Helm's output.
+// runHelm runs Helm with a separate home. The error has Helm's output.
 func runHelm(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	program, err := filepath.Abs("../../../.tools/bin/helm")

@@ -59,7 +59,7 @@ spec:
   rules: [{backendRefs: [{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: chat}]}]
 `
 
-// hasPoolExport waits for the record of the exported pool. It must have no endpoints.
+// hasPoolExport waits for the record of the exported pool. The record must have no endpoints.
 func (m *member) hasPoolExport() {
 	m.Helper()
 	m.Until("PoolExport chat.east", func(ctx context.Context) error {
@@ -78,8 +78,6 @@ func (m *member) hasPoolExport() {
 	})
 }
 
-// An annotated pool of one cluster serves requests to another cluster's Gateway, while each leader
-// is killed. It stops when the annotation is removed.
 func TestClusterSet_AnnotatedPoolServesTheOtherClusterUntilItIsWithdrawn(t *testing.T) {
 	east, west := twoClusters(t)
 	east.apply(pool)
@@ -105,8 +103,8 @@ func TestClusterSet_AnnotatedPoolServesTheOtherClusterUntilItIsWithdrawn(t *test
 	}
 	east.killLeader()
 	load.Stop()
-	// The killed process is one of the exporter's pickers. Its pick in flight is lost, and so are
-	// picks to its address until the Service has changed, because no other member is tried. Of some
+	// The killed process is one of the exporter's pickers. Its pick in flight fails. Picks to its
+	// address also fail until the Service has changed, because no other member is tried. Of some
 	// 10,000 requests 0 to 2 failed, and 6 of 8,000 on a busy machine.
 	if sent, failed := load.Counts(); failed > sent/200 || sent < 1000 {
 		t.Errorf("%d of %d requests failed, the first: %s, want at most %d and at least 1000",
@@ -151,8 +149,8 @@ func TestClusterSet_AnnotatedPoolServesTheOtherClusterUntilItIsWithdrawn(t *test
 	}
 }
 
-// sharesAnImport exports the pool again while a user has made the import with another entry. Both
-// entries serve. When the pool is withdrawn, the user's import and entry stay.
+// sharesAnImport exports the pool again after a user has created the import with another entry.
+// Both entries serve. When the pool is withdrawn, the user's import and entry stay.
 func (m *member) sharesAnImport(exporter *member) {
 	m.Helper()
 	m.apply(
@@ -203,7 +201,7 @@ func (m *member) sharesAnImport(exporter *member) {
 	entries("byhand")
 }
 
-// waitsForANamespace exports a pool whose namespace this cluster lacks.
+// waitsForANamespace exports a pool whose namespace this cluster lacks until later.
 func (m *member) waitsForANamespace(exporter *member) {
 	m.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "later"}}
@@ -263,8 +261,8 @@ func (m *member) hasUpstreamsCRD() {
 	}
 }
 
-// pruned returns nil if the import, whose CRD lacks status.clusters, has the condition that states
-// this, and lists the exporting clusters by name.
+// pruned returns nil if the import lists the exporting clusters by name, and its condition reports
+// that the CRD lacks status.clusters.
 func (m *member) pruned(ctx context.Context, want string) error {
 	u, err := m.imports.Get(ctx, "chat", metav1.GetOptions{})
 	if err != nil {

@@ -39,8 +39,8 @@ metadata: {name: qwen}
 spec: {selector: {matchLabels: {app: vllm}}, targetPorts: [{number: 8000}]}
 ---` + qwen
 
-// Without -f the commands find the pods of both replicas through the kubeconfig. Each replica only
-// knows its own Envoys and picks, so a command that queried one replica would show half of them.
+// Without -f, the commands find the pods of both replicas through the kubeconfig. A replica only
+// has its own Envoys and picks, so a command that queried one replica would show half of them.
 func TestCommands_JoinBothReplicas(t *testing.T) {
 	c := startCommands(t)
 	t.Run("status", c.status)
@@ -52,7 +52,7 @@ func TestCommands_JoinBothReplicas(t *testing.T) {
 type commands struct {
 	lab     *lab.Lab
 	place   labtest.Place
-	address string // the Gateway's address
+	address string
 	home    string
 }
 
@@ -89,8 +89,8 @@ func startCommands(t *testing.T) *commands {
 	return c
 }
 
-// spread deletes proxies until each replica has one. The Service connects each new proxy to any
-// replica.
+// spread deletes proxies until each replica has one proxy. The Service connects each new proxy to
+// any replica.
 func (c *commands) spread(t *testing.T) {
 	t.Helper()
 	p := c.place
@@ -122,7 +122,6 @@ func unless(ok bool, err error) error {
 	return err
 }
 
-// metric returns the sums of a metric's series, by the replica's pod.
 func (c *commands) metric(t *testing.T, name string) map[string]int {
 	t.Helper()
 	pods, err := c.place.CoreV1().Pods(system).List(t.Context(),
@@ -151,7 +150,6 @@ func (c *commands) metric(t *testing.T, name string) map[string]int {
 	return out
 }
 
-// run runs bin/penstock as a user whose kubeconfig is $KUBECONFIG.
 func (c *commands) run(t *testing.T, kubeconfig string, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	program, err := filepath.Abs("../../../bin/penstock")
@@ -204,7 +202,6 @@ func (c *commands) status(t *testing.T) {
 	}
 }
 
-// explain finds picks by ID, whichever replica made them.
 func (c *commands) explain(t *testing.T) {
 	url := "http://" + c.address + "/v1/chat/completions"
 	var ids []string
@@ -308,7 +305,7 @@ func (c *commands) everywhere(t *testing.T) {
 	}
 }
 
-// permissions checks the error for each missing permission, and that the documented ones are
+// permissions checks the error for each missing permission, and that the documented permissions are
 // enough. The kubeconfig names files, as minikube's does.
 func (c *commands) permissions(t *testing.T) {
 	p := c.place
@@ -338,7 +335,7 @@ func (c *commands) permissions(t *testing.T) {
 	}
 	for _, step := range []struct {
 		grant []rbacv1.PolicyRule
-		want  []string // texts of the error; nil: the command succeeds
+		want  []string // texts of the error; nil means that the command succeeds
 	}{
 		{nil, []string{`cannot list resource "pods"`, `namespace "` + system + `"`}},
 		{[]rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}}},
@@ -371,7 +368,6 @@ func (c *commands) permissions(t *testing.T) {
 	}
 }
 
-// grant gives the viewer a role in penstock's namespace.
 func (c *commands) grant(t *testing.T, rules []rbacv1.PolicyRule) {
 	t.Helper()
 	role, err := c.place.RbacV1().Roles(system).Create(t.Context(),

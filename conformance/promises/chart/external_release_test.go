@@ -36,7 +36,7 @@ spec: {gatewayClassName: penstock, listeners: [{name: http, port: 80, protocol: 
 `
 
 // The chart installs a processor, a router, a token store and workers. They answer each branch of
-// the proposal's diagram, also while one of them is missing. The test plays the endpoint picker.
+// the proposal's diagram, also while a program is missing. The test acts as the endpoint picker.
 func TestExternalHelm_EachBranchIsServed(t *testing.T) {
 	e := installExternal(t)
 	if err := installed.Apply(t.Context(), e.p.REST, e.p.Namespace, []byte(assisted)); err != nil {
@@ -217,7 +217,8 @@ func (e *externalRelease) ask(text string, route bool) (a processed, err error) 
 }
 
 // routes waits until the router has the workers, whose DNS names are some seconds old, and both
-// processes of the processor call it. The processor's Service may still lead to a deleted pod.
+// processes of the processor call the router. The processor's Service may still lead to a deleted
+// pod.
 func (e *externalRelease) routes() {
 	e.t.Helper()
 	e.p.Until("the router chooses a worker", func(context.Context) error {
@@ -231,8 +232,8 @@ func (e *externalRelease) routes() {
 	})
 }
 
-// expect checks an answer's form. With worker it names a ready one, and with key it has a key
-// instead of token IDs.
+// expect checks an answer's form. With worker, the answer names a ready worker. With key, it has a
+// key instead of token IDs.
 func (e *externalRelease) expect(branch string, a processed, worker, key bool) {
 	e.t.Helper()
 	if (a.Worker != "") != worker || (a.Key != "") != key || (a.Value != "") == key {
@@ -260,8 +261,8 @@ func (e *externalRelease) served(branch, worker, text string, a processed, from 
 	if err := json.Unmarshal(answer, &usage); err != nil {
 		e.t.Fatalf("%s: %s: %v", branch, answer, err)
 	}
-	// The sentence has nine words, and ten tokens in o200k_base. The processor's line begins with
-	// "user: ".
+	// The sentence has nine words, and ten tokens in o200k_base. The processor adds "user: " before
+	// the sentence.
 	words := len(strings.Fields(text))
 	if got := response.Header.Get("x-tokens-from"); got != from ||
 		(usage.Usage.PromptTokens > words) != (from != "prompt") {

@@ -224,7 +224,6 @@ func TestExternalChart_EachImageCanBeReplaced(t *testing.T) {
 	}
 }
 
-// The chart's default images are the output of make image.
 func TestExternalChart_ImagesAreThoseOfTheRelease(t *testing.T) {
 	image := func(dir string) string {
 		raw, err := os.ReadFile(filepath.Join(dir, "values.yaml"))

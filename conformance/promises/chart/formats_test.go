@@ -48,7 +48,6 @@ func TestFormats_InvalidValueIsNamed(t *testing.T) {
 	}
 }
 
-// The chart accepts every form that the flags accept.
 func TestFormats_ValidValuesRender(t *testing.T) {
 	t.Parallel()
 	for _, set := range []string{
@@ -56,7 +55,7 @@ func TestFormats_ValidValuesRender(t *testing.T) {
 		"xdsAddress=$(PENSTOCK_SERVICE_HOST):$(PENSTOCK_SERVICE_PORT_XDS)", "xdsAddress=[2001:db8::1]:18000",
 		`xdsAddress=a.example.com:1\,192.0.2.1:65535`, "xdsAddress=penstock_1.example.com:18000",
 		"clusterSet.address=[2001:db8::1]:443",
-		"clusterSet.enabled=true,clusterSet.address=a:18000,clusterSet.port=18000", // a Service of its own
+		"clusterSet.enabled=true,clusterSet.address=a:18000,clusterSet.port=18000", // a separate Service has this port
 		"fetchHosts={sso.example.com,SSO.example.com:8443,192.0.2.1:65535,[2001:db8::1],[2001:db8::1]:443}",
 		"allowedCIDRs={0.0.0.0/0,10.1.2.3/8,255.255.255.255/32,::/0,2001:db8::/32,::1/128,1:2:3:4:5:6:7:8/64}",
 		"deniedCIDRs={::ffff:10.0.0.0/104,fd00::/8,64:ff9b::192.0.2.0/120,1:2:3:4:5:6:7::/112,FE80::/10}",

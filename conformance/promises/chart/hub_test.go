@@ -17,10 +17,9 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/labtest"
 )
 
-// The first of three clusters has a pool with its own picker but no control plane, the second a
+// The first of three clusters has a pool with its own picker but no control plane. The second has a
 // Gateway of Penstock without a ClusterSet, and the third nothing. The annotated pool serves the
-// Gateway's requests. The hub is killed and started again, and a change reaches the importers.
-// Without the annotation the imports disappear.
+// Gateway's requests while the hub restarts. Without the annotation, the imports disappear.
 func TestHub_PoolServesTheGatewayOfAClusterThatKnowsNoOther(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -77,7 +76,6 @@ func TestHub_PoolServesTheGatewayOfAClusterThatKnowsNoOther(t *testing.T) {
 	}
 }
 
-// importOf returns nil if the import has one cluster, from the hub.
 func (m *member) importOf(ctx context.Context, cluster string) error {
 	u, err := m.imports.Get(ctx, "chat", metav1.GetOptions{})
 	if err != nil {
@@ -91,7 +89,6 @@ func (m *member) importOf(ctx context.Context, cluster string) error {
 	return condition(clusters[0].(map[string]any), "Ready", "True", "")
 }
 
-// exportedByHub returns nil if the pool has a hub's condition Exported.
 func (m *member) exportedByHub(ctx context.Context, status, reason string) error {
 	u, err := m.pools.Get(ctx, "chat", metav1.GetOptions{})
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// hubValues make penstock hub run with mounted kubeconfigs and ClusterProfiles.
 var hubValues = map[string]any{"hub": map[string]any{
 	"enabled": true, "takeOver": true, "drainTime": "1m",
 	"kubeconfigs": map[string]any{"secret": map[string]any{"secretName": "members"}},
@@ -20,8 +19,6 @@ var hubValues = map[string]any{"hub": map[string]any{
 		"plugins": map[string]any{"image": map[string]any{"reference": "plugins:1"}}},
 }}
 
-// The hub is a separate workload. It lacks Penstock's permissions and traffic, and is confined as
-// strictly.
 func TestChart_HubHasPodsAndPermissionsOfItsOwn(t *testing.T) {
 	var own, hub appsv1.Deployment
 	var service corev1.Service
@@ -90,7 +87,7 @@ func TestChart_HubHasPodsAndPermissionsOfItsOwn(t *testing.T) {
 	}
 }
 
-// Values of an earlier chart are an error with a fix. Otherwise Helm would ignore them, and the
+// Values of an earlier chart are an error that names the fix. If Helm ignored these values, the
 // clusters would lose their connection.
 func TestChart_HubThatRelayedNamesWhatToWriteInstead(t *testing.T) {
 	hub := map[string]any{

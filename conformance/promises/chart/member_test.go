@@ -50,7 +50,7 @@ func (m *member) address() (address string) {
 	return address
 }
 
-// in returns a namespace's objects, or cluster-scoped objects.
+// in returns a namespace's objects; "" means cluster-scoped objects.
 func (m *member) in(namespace, group, version, plural string) dynamic.ResourceInterface {
 	m.Helper()
 	client, err := dynamic.NewForConfig(m.REST)
@@ -140,8 +140,6 @@ func (m *member) patch(annotation, value string) {
 	}
 }
 
-// exported returns nil if the pool has the condition Exported of Penstock's multi-cluster
-// controller.
 func (m *member) exported(ctx context.Context, status, reason string) error {
 	u, err := m.pools.Get(ctx, "chat", metav1.GetOptions{})
 	if err != nil {
@@ -157,7 +155,7 @@ func (m *member) exported(ctx context.Context, status, reason string) error {
 	return fmt.Errorf("parents: got %v, want one of the multicluster controller", parents)
 }
 
-// imported returns nil if the import has a status as in the seed's manifests.
+// imported returns nil if the import's status has the form of the proposal's manifests.
 func (m *member) imported(ctx context.Context) error {
 	u, err := m.imports.Get(ctx, "chat", metav1.GetOptions{})
 	if err != nil {
@@ -197,7 +195,6 @@ func condition(in map[string]any, typ, status, reason string) error {
 	return fmt.Errorf("%s: got %v, want %s (%s)", typ, list, status, reason)
 }
 
-// killLeader kills the leader, and returns once another process leads.
 func (m *member) killLeader() {
 	m.Helper()
 	leader := func(ctx context.Context) (string, int32, error) {

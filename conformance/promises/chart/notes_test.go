@@ -8,7 +8,6 @@ import (
 	"testing"
 )
 
-// notes returns the text that helm install prints after the objects.
 func notes(t *testing.T, dir, release, namespace string, values map[string]any) string {
 	t.Helper()
 	out := helm(t, "install", release, dir, "--namespace", namespace, "--dry-run=client",
@@ -20,7 +19,7 @@ func notes(t *testing.T, dir, release, namespace string, values map[string]any) 
 	return text
 }
 
-// Readers copy commands from the notes, so these must name the release, its namespace and its
+// Users copy commands from the notes, so the commands must name the release, its namespace and its
 // class.
 func TestNotes_CommandsAreThoseOfTheRelease(t *testing.T) {
 	t.Parallel()
@@ -68,7 +67,6 @@ func TestNotes_CommandsAreThoseOfTheRelease(t *testing.T) {
 	}
 }
 
-// pagesExist checks that links to pages of the release, with anchors, have targets.
 func pagesExist(t *testing.T, text string) {
 	t.Helper()
 	links := regexp.MustCompile(`/blob/v[0-9.]+/(\S+?\.md)(?:#([a-z-]+))?(?:\s|$|[).])`).FindAllStringSubmatch(text, -1)

@@ -61,7 +61,7 @@ const epp = `config: |
 `
 
 // The release's Service is the picker of the release's pool. The pool fails closed, so a served
-// request proves a pick there. The release's probes, Role and ConfigMap are enough.
+// request proves that this picker picked. The release's probes, Role and ConfigMap are enough.
 func TestPickerHelm_ReleasePicksForAGateway(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -117,8 +117,7 @@ func TestPickerHelm_ReleasePicksForAGateway(t *testing.T) {
 	served := func(what string) {
 		t.Helper()
 		p.Until(what, func(ctx context.Context) error { _, err := chat(ctx); return err })
-		// A control plane probes a picker once after it has connected, and the probe counts as a
-		// pick.
+		// A control plane probes a picker once after it has connected. The probe counts as a pick.
 		p.Until(what+": there are as many picks as requests", func(context.Context) error {
 			before := picks(t, p)
 			for range requests {
@@ -134,13 +133,14 @@ func TestPickerHelm_ReleasePicksForAGateway(t *testing.T) {
 	}
 	served("the release picks")
 
-	// Without TLS and with one replica: the Service's appProtocol changes, and Envoy follows it.
+	// Without TLS and with one replica, the Service's appProtocol changes. Envoy must use the new
+	// protocol.
 	release("upgrade", "--set", "tls.enabled=false,replicas=1")
 	p.RolledOut(p.Namespace, "qwen-epp")
 	served("without TLS")
 }
 
-// picks returns how often the picker's pods have picked, by their metrics.
+// picks returns the number of picks, the sum of the picker pods' metrics.
 func picks(t *testing.T, p labtest.Place) (sum int) {
 	t.Helper()
 	pods, err := p.CoreV1().Pods(p.Namespace).List(t.Context(),

@@ -19,7 +19,6 @@ const pickerDir = "../../../manifests/charts/picker"
 // servers is the chart's required value: the labels of the model servers.
 var servers = map[string]any{"selector": map[string]any{"app": "vllm"}}
 
-// picker renders the picker's chart as release qwen, keyed by kind and name.
 func picker(t *testing.T, values map[string]any) objects {
 	t.Helper()
 	out := objects{}
@@ -89,7 +88,6 @@ func TestPickerChart_AnyValuesRenderValidObjects(t *testing.T) {
 	}
 }
 
-// The release's parts match one another and llm-d's EPP in ports, probes and TLS.
 func TestPickerChart_PortsAndProbesAreThoseOfAnEPP(t *testing.T) {
 	got := picker(t, map[string]any{"pool": servers, "config": "kind: EndpointPickerConfig\n"})
 	var pool inferencev1.InferencePool
@@ -161,8 +159,6 @@ func TestPickerChart_RoleReadsOneNamespaceAlone(t *testing.T) {
 	}
 }
 
-// Each replica has its own certificate, and reaches the others by the names that a StatefulSet
-// gives them.
 func TestPickerChart_PeersAreThePodsOfAStatefulSet(t *testing.T) {
 	var set appsv1.StatefulSet
 	var policy networkingv1.NetworkPolicy

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// A chart's archive has its README. It must name existing values, and files and pages of this
-// release.
+// A chart's archive contains the README, which must name existing values, and files and pages of
+// this release.
 func TestReadme_NamesFilesPagesAndValuesOfTheRelease(t *testing.T) {
 	t.Parallel()
 	for _, c := range charts() {
@@ -49,8 +49,8 @@ func TestReadme_NamesFilesPagesAndValuesOfTheRelease(t *testing.T) {
 	}
 }
 
-// If the inference extension's CRDs are installed, Helm alone installs no CRDs, so they are applied
-// first.
+// Helm alone installs no CRDs if the inference extension's CRDs exist, so users first apply
+// Penstock's CRDs.
 func TestReadme_CRDsComeBeforeTheChart(t *testing.T) {
 	t.Parallel()
 	readme := string(charts()[0].read(t, "README.md"))

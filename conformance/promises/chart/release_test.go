@@ -52,7 +52,7 @@ metadata: {name: gw}
 spec: {gatewayClassName: penstock, listeners: [{name: http, port: 80, protocol: HTTP}]}
 `
 
-// replaceCRDs applies a chart's CRDs: Helm does not replace existing ones, and Penstock's CRD has
+// replaceCRDs applies a chart's CRDs: Helm does not replace existing CRDs, and Penstock's CRD has
 // more fields than the inference extension's.
 func replaceCRDs(t *testing.T, p labtest.Place, chart string) {
 	t.Helper()
@@ -95,7 +95,7 @@ func TestHelm_ReleaseInstallsUpgradesAndUninstalls(t *testing.T) {
 	r.replicas(1, "--memory-limit=536870912")
 	r.served()
 
-	// Limited to a namespace, Penstock ignores the objects of all others. Its writes pass the
+	// With watchNamespaces, Penstock ignores objects of all other namespaces. Its writes pass the
 	// admission policy.
 	release("upgrade", chartDir, "--set", "replicas=1,watchNamespaces={"+p.Namespace+"}")
 	r.replicas(1, "--watch-namespaces="+p.Namespace)
@@ -157,7 +157,6 @@ type releases struct {
 	gateways, classes, fleets dynamic.NamespaceableResourceInterface
 }
 
-// prepare starts a lab with the CRDs of Gateway API and the inference extension only.
 func prepare(t *testing.T) *releases {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -189,8 +188,8 @@ func (r *releases) clients() {
 	r.fleets = resources("penstock.dev", "v1alpha1", "envoyfleets")
 }
 
-// replicas checks that n processes of Penstock, for which Helm has waited, are ready and have an
-// argument.
+// replicas checks that n processes of Penstock are ready after Helm's --wait, and have the argument
+// arg.
 func (r *releases) replicas(n int32, arg string) {
 	r.place.Helper()
 	p := r.place
@@ -216,7 +215,6 @@ func (r *releases) replicas(n int32, arg string) {
 	}
 }
 
-// listens adds a listener, and waits until the Gateway's Service has its port.
 func (r *releases) listens(port int64) {
 	r.place.Helper()
 	p := r.place

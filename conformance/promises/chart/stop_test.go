@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// If the kubelet kills a process during its last picks, counts of requests are lost, and the Lease
-// stays until it expires.
+// The grace period exceeds --stop-timeout. If the kubelet killed a process earlier, request counts
+// would be lost, and the Lease would stay until it expires.
 func TestChart_GracePeriodExceedsStopTimeout(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/reference/penstock-serve.md")
 	if err != nil {

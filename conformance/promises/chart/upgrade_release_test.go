@@ -28,11 +28,10 @@ import (
 
 var rounds = flag.Int("rounds", 5, "upgrades by Helm, each followed by a rollback")
 
-// earlierTag is the tag of the earlier version's image.
 const earlierTag = "earlier"
 
-// busy is a pool that fails closed, so that a lost pick is a lost request, and a Service of the
-// same servers.
+// busy is a pool and a Service of the same servers. The pool fails closed, so that a lost pick is a
+// lost request.
 const busy = `
 apiVersion: apps/v1
 kind: Deployment
@@ -89,13 +88,13 @@ spec:
   listeners: [{name: http, port: 80, protocol: HTTP}]
 `
 
-// conformance/features/upgrade.txt names the earlier version, which its own chart installs. Helm
-// upgrades it to this version and rolls it back, repeatedly. Each time, all replicas and proxies
-// are replaced. No request fails, and all objects keep their fields.
+// The test installs an earlier version, named in conformance/features/upgrade.txt, with that
+// version's chart. Helm upgrades it to this version and rolls it back, repeatedly. Each time, all
+// replicas and proxies are replaced. No request fails, and all objects keep their fields.
 //
-// In every second round the CRDs change before the upgrade, as docs/upgrades.md advises. In the
-// others they change after it, because Helm does not upgrade CRDs and users forget them. After a
-// rollback the earlier CRDs are applied again, as Flux and Argo CD do.
+// In every second round, the CRDs change before the upgrade, as docs/upgrades.md advises. In other
+// rounds, they change after it: Helm does not upgrade CRDs, and users forget them. After a
+// rollback, the earlier CRDs are applied again, as Flux and Argo CD do.
 func TestUpgrade_HelmUpgradesAndRollsBackUnderLoad(t *testing.T) {
 	commit, err := os.ReadFile("../../features/upgrade.txt")
 	if err != nil {
@@ -147,11 +146,10 @@ func TestUpgrade_HelmUpgradesAndRollsBackUnderLoad(t *testing.T) {
 	fmt.Printf(`{"name":"upgrade_failed.lab_of","value":%d,"unit":"requests","limit":null}`+"\n", sent)
 }
 
-// upgrades is a release of the chart that serves under load while its version changes.
 type upgrades struct {
 	*releases
 	load *labtest.Load
-	at   string // the Gateway's address
+	at   string
 }
 
 func (u *upgrades) helm(args ...string) {
@@ -161,7 +159,7 @@ func (u *upgrades) helm(args ...string) {
 }
 
 // start waits until the Gateway serves. Then it sends requests to the Service and to the pool, and
-// for streamed answers, each on new and on persistent connections.
+// requests for streamed answers, each on new and on persistent connections.
 func (u *upgrades) start() {
 	u.place.Helper()
 	var err error
@@ -193,7 +191,8 @@ func (u *upgrades) start() {
 	}
 }
 
-// send makes a request and reads the whole response. It must be 200 and end with the text end.
+// send makes a request and reads the whole response. The status must be 200, and the body must end
+// with the text end.
 func send(ctx context.Context, client *http.Client, method, url, body, end string) error {
 	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
@@ -218,8 +217,8 @@ func send(ctx context.Context, client *http.Client, method, url, body, end strin
 	return nil
 }
 
-// rolledOut waits until all replicas and proxies run one version, the earlier one or this one, and
-// further requests were answered. The Gateway must keep its address.
+// rolledOut waits until all replicas and proxies run one version, and further requests were
+// answered. earlier selects the earlier version or this one. The Gateway must keep its address.
 func (u *upgrades) rolledOut(earlier bool) {
 	u.place.Helper()
 	p := u.place
@@ -250,7 +249,6 @@ func (u *upgrades) rolledOut(earlier bool) {
 	})
 }
 
-// specs returns the specs of the test's objects, which Helm does not manage.
 func (u *upgrades) specs() map[string]any {
 	u.place.Helper()
 	client, err := dynamic.NewForConfig(u.place.REST)

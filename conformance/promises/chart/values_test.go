@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// charts returns the charts, each with releases whose values together differ from every default.
 func charts() []chart {
 	digest := "sha256:" + strings.Repeat("0", 64)
 	peer := []any{map[string]any{"namespaceSelector": map[string]any{}}}
@@ -88,7 +87,7 @@ func charts() []chart {
 
 type chart struct {
 	dir, namespace string
-	// most has another value for each of values.yaml that is not a switch.
+	// most has a non-default value for each value in values.yaml, except for switches.
 	most map[string]any
 }
 
@@ -103,8 +102,7 @@ func (c chart) read(t *testing.T, name string) []byte {
 	return raw
 }
 
-// leaves returns the paths of values. A map with keys that users choose, or Kubernetes' own, is one
-// value.
+// leaves returns the paths of values. A map whose keys are free, or are Kubernetes', is one value.
 func leaves(values map[string]any) (out []string) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		inner, ok := values[key].(map[string]any)
@@ -142,7 +140,6 @@ func (c chart) defaults(t *testing.T) map[string]any {
 	return values
 }
 
-// A value that no template reads would be a setting without effect.
 func TestValues_TemplatesReadEveryValue(t *testing.T) {
 	t.Parallel()
 	for _, c := range charts() {
@@ -166,7 +163,6 @@ func TestValues_TemplatesReadEveryValue(t *testing.T) {
 	}
 }
 
-// The releases have another value for each default, except for switches.
 func TestValues_TriedWithEveryValue(t *testing.T) {
 	t.Parallel()
 	for _, c := range charts() {
@@ -183,7 +179,8 @@ func TestValues_TriedWithEveryValue(t *testing.T) {
 	}
 }
 
-// The schema has the values of values.yaml, because Helm rejects others by name.
+// The schema must have exactly the values of values.yaml, because Helm rejects a value that the
+// schema lacks.
 func TestValues_SchemaHasEveryValue(t *testing.T) {
 	t.Parallel()
 	for _, c := range charts() {
@@ -227,7 +224,6 @@ func TestValues_SchemaHasEveryValue(t *testing.T) {
 	}
 }
 
-// A comment in values.yaml documents each value: in the line above, or by the value's name.
 func TestValues_EveryValueIsDocumented(t *testing.T) {
 	t.Parallel()
 	line := regexp.MustCompile(`^( *)([A-Za-z]+):`)

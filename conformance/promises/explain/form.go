@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Form describes a request exactly: Wire returns its bytes.
+// Form describes a request exactly: Wire returns the request's bytes.
 type Form struct {
 	Method, Target, Host string
 	Header               [][2]string
@@ -167,13 +167,13 @@ func (g *Grammar) header(f *Form, match value) {
 	}
 	switch match.Name {
 	case "host", "transfer-encoding", "connection":
-		return // host is drawn elsewhere, and the others would change the framing
+		return // Form draws the host elsewhere, and the other headers would change the framing
 	case "upgrade":
 		f.Header = append(f.Header,
 			[2]string{"connection", pick(g, []string{"Upgrade", "keep-alive, Upgrade", "upgrade"})})
 		v = pick(g, []string{"websocket", "WebSocket", "TLS/1.2", "h2c", "websocket, foo", "foo"})
 	case "expect":
-		return // the body would have to wait for a response
+		return // the body would have to wait for a 100 response
 	case "x_under":
 		if !g.chance(15) { // Envoy rejects all such headers
 			return
@@ -209,7 +209,6 @@ func (g *Grammar) body(f *Form) {
 	}
 }
 
-// Wire returns the request's bytes.
 func (f *Form) Wire() []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s HTTP/%s\r\nHost: %s\r\n", f.Method, f.Target, f.Version, f.Host)

@@ -102,7 +102,7 @@ func (g *Grammar) match() (m match) {
 	return m
 }
 
-// addValue adds a match if its name is new, because a rule may match each name once.
+// addValue adds a match unless the list has its name: a rule may match each name once.
 func addValue(list []value, v value) []value {
 	for _, o := range list {
 		if strings.EqualFold(o.Name, v.Name) {
@@ -112,7 +112,7 @@ func addValue(list []value, v value) []value {
 	return append(list, v)
 }
 
-// Manifest returns a Gateway, and routes to one server. Its parameters are their ports.
+// Manifest returns a Gateway, and routes to one server. gateway and server are ports.
 func (g *Grammar) Manifest(gateway, server int) string {
 	var out strings.Builder
 	write := func(object map[string]any) {

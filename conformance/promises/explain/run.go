@@ -24,15 +24,15 @@ import (
 
 // Config configures a comparison.
 type Config struct {
-	Penstock, Envoy string // the binaries
-	Dir             string // with a short path, because it has sockets
+	Penstock, Envoy string
+	Dir             string // folder for files and sockets; the path must be short
 	Seed            uint64
-	Forms           int // number of requests
-	Commands        int // requests that penstock explain also explains
+	Forms           int
+	Commands        int // number of requests that the command penstock explain also explains
 }
 
-// Difference is a request for which explain and Envoy differ. Envoy and Explained are each the name
-// of a route, or a status.
+// Difference is a request for which explain and Envoy differ. Envoy and Explained each have a
+// route's name or a status.
 type Difference struct {
 	Form             Form
 	Envoy, Explained string
@@ -119,7 +119,7 @@ func Run(ctx context.Context, c Config) ([]Difference, error) {
 			out = append(out, Difference{all[i].form, "the page has " + all[i].explained.way(), e.way(), e.Answer})
 		}
 	}
-	if err := r.up.Stop(process.Limit); err != nil { // Envoy then writes its access log
+	if err := r.up.Stop(process.Limit); err != nil { // Envoy writes its access log when it ends
 		return nil, err
 	}
 	routes, err := r.routes()
@@ -221,13 +221,14 @@ func (r *rig) command(ctx context.Context, f *Form) (e explained, err error) {
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
-	if len(out) == 0 { // exit status 1 is an answer, too, if there is output
+	if len(out) == 0 { // with output, exit status 1 is an answer, too
 		return e, fmt.Errorf("penstock explain: %w\n%s", err, &stderr)
 	}
 	return e, json.Unmarshal(out, &e)
 }
 
-// routes maps Envoy's route names, which have suffixes for parts of a route, to names of routes.
+// routes returns route names by request ID, from Envoy's access log. It removes the suffixes that
+// Envoy's names have for parts of a route.
 func (r *rig) routes() (map[string]string, error) {
 	text, err := os.ReadFile(r.log())
 	if err != nil {
@@ -258,7 +259,8 @@ func (c *connection) close() {
 	}
 }
 
-// send retries on a new connection, because Envoy may have closed the used one.
+// send sends a request. After an error on a used connection, which Envoy may have closed, it
+// retries on a new connection.
 func (c *connection) send(s *sent) error {
 	fresh := c.conn == nil
 	resp, err := c.try(&s.form)
@@ -278,7 +280,7 @@ func (c *connection) send(s *sent) error {
 		}
 	}
 	if s.id == strings.Join(own, ",") {
-		s.id = "" // this is the client's ID; Envoy sets its own if it routes the request
+		s.id = "" // Envoy returned the client's ID, so it did not route the request
 	}
 	if resp.Close || resp.ProtoMinor == 0 || strings.Contains(strings.ToLower(fmt.Sprint(s.form.Header)), "upgrade") {
 		c.close()

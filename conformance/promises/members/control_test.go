@@ -11,7 +11,6 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/network"
 )
 
-// An export is withdrawn and made again, with and without a pause.
 func TestClusterSet_WithdrawnExportLosesNoRequest(t *testing.T) {
 	s := newSite(t)
 	s.east.annotate("export", "null")
@@ -56,9 +55,9 @@ func TestClusterSet_DrainedMemberLosesNoRequest(t *testing.T) {
 	s.ends()
 }
 
-// A member leaves as by `penstock clusters leave` in a folder, which edits no object of Kubernetes:
-// it drains, and then removes all members. The others remove it, and all join again by `penstock
-// clusters join`.
+// A member leaves as by `penstock clusters leave` for a folder, which edits no object of
+// Kubernetes. The member drains, and then removes all members. The other members remove it, and all
+// join again by `penstock clusters join`.
 func TestClusterSet_MemberThatLeavesAndJoinsLosesNoRequest(t *testing.T) {
 	s := newSite(t)
 	s.east.join(true, s.north, s.west)
@@ -78,7 +77,8 @@ func TestClusterSet_MemberThatLeavesAndJoinsLosesNoRequest(t *testing.T) {
 	s.ends()
 }
 
-// The other members remove a member without a drain. It must serve its requests to their ends.
+// The other members remove a member without a drain. The removed member must serve its requests to
+// their ends.
 func TestClusterSet_RemovedMemberLosesNoRequest(t *testing.T) {
 	s := newSite(t)
 	s.west.join(false, s.north)
@@ -120,7 +120,7 @@ func TestClusterSet_RejectedControlLinkLosesNoRequest(t *testing.T) {
 	s.ends()
 }
 
-// One link delays all packets, requests included. Another one loses many control packets.
+// A link first delays all packets, requests included. Then it loses many control packets.
 func TestClusterSet_SlowOrLossyLinkLosesNoRequest(t *testing.T) {
 	s := newSite(t)
 	t.Cleanup(func() { s.faults(network.Fault{Effect: network.Heal}) })

@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/network"
 )
 
-// grace is how long after a loss a request may still use a connection that was opened before it.
+// grace is how long after a loss a request may use a connection that was opened before the loss.
 const grace = 3 * time.Second
 
 type sent struct {
@@ -25,7 +25,6 @@ type sent struct {
 	err  error
 }
 
-// sender sends requests of every kind to pools, and records the results.
 type sender struct {
 	l    *load
 	stop context.CancelFunc
@@ -62,8 +61,8 @@ func (s *site) send(pools ...string) *sender {
 	return out
 }
 
-// lost fails the test for each failed request that ended before the loss, or was sent later than
-// grace after it. It logs the longest time of a request after the loss.
+// lost fails the test for each failed request that ended before the loss, or was sent more than
+// grace after the loss. It logs the longest time of a request after the loss.
 func (s *sender) lost(t *testing.T, loss time.Time) {
 	t.Helper()
 	s.stop()
@@ -111,7 +110,7 @@ func (s *sender) goes(t *testing.T, n int) {
 	})
 }
 
-// One of two clusters is lost entirely: packets to it vanish, or are rejected. The other one
+// One of two clusters is lost entirely: the link drops or rejects all packets. The other cluster
 // serves.
 func TestClusterSet_LostClusterIsReplacedByAnother(t *testing.T) {
 	for _, effect := range []network.Effect{network.Reject, network.Cut} {

@@ -14,7 +14,8 @@ type figures struct {
 	ended, failed int
 }
 
-// excepted counts failures that the loss itself may cause. failed counts the others.
+// requests counts requests. excepted are failures that the loss itself may cause; failed are all
+// other failures.
 type requests struct{ sent, failed, excepted int }
 
 func (r *requests) add(o requests) {
@@ -36,7 +37,7 @@ func (f *figures) lost(r requests, longest time.Duration) {
 	f.longest = max(f.longest, longest)
 }
 
-// An experiment may fail even if no request fails.
+// experiment records a test's result. A test may fail without a failed request.
 func (f *figures) experiment(failed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/installed"
 )
 
-// The clusters leave each other's sets, and a hub makes the imports: by the pools' own pickers, and
-// by PoolExports of the Penstocks. Then the hub is killed repeatedly, also between its writes and
+// The clusters leave each other's sets, and a hub makes the imports: with the pools' own pickers,
+// and from the PoolExports of the Penstocks. The hub is killed repeatedly, also between its writes and
 // while an exporter withdraws pools.
 func TestHub_KilledHubLosesNoRequest(t *testing.T) {
 	s := newQuietSite(t)
@@ -48,7 +48,7 @@ func TestHub_KilledHubLosesNoRequest(t *testing.T) {
 	s.load.serves("east", "north")
 
 	s.east.address()
-	for n := range 6 { // in each round, later after a change
+	for n := range 6 { // each round kills the hub later after a change
 		mode := []string{"ParentMode", "EndpointMode"}[n%2]
 		s.east.annotate("export-mode", fmt.Sprintf("%q", mode))
 		s.load.Goes(int64(3 * n))
@@ -66,8 +66,8 @@ func TestHub_KilledHubLosesNoRequest(t *testing.T) {
 	s.unled(h)
 }
 
-// hub admits clusters to a hub, after they left each other's sets. At the end of the test they are
-// members of each other again.
+// hub makes clusters leave each other's sets, and admits some of them to a hub. When the test ends,
+// the clusters join each other's sets again.
 func (s *site) hub(admitted ...*cluster) *installed.Hub {
 	s.Helper()
 	all := []*cluster{s.east, s.north, s.west}
@@ -100,7 +100,6 @@ func (s *site) hub(admitted ...*cluster) *installed.Hub {
 	return h
 }
 
-// unled removes a hub's imports, and kills the hub for good.
 func (s *site) unled(h *installed.Hub) {
 	s.Helper()
 	for _, c := range []*cluster{s.east, s.north} {

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/installed"
 )
 
-// All processes of the importer are killed at once. Its Envoys keep their configuration, and the
-// new processes must not remove anything.
+// All processes of the importer are killed at once. The importer's Envoys keep their configuration,
+// and the new processes must not remove anything.
 func TestClusterSet_KilledImporterLosesNoRequest(t *testing.T) {
 	s := newSite(t)
 	s.west.kill()
@@ -37,7 +37,7 @@ func TestClusterSet_UpgradedImporterLosesNoRequest(t *testing.T) {
 	s.ends()
 }
 
-// Pool chat is left out, because its picker is Penstock's own and is killed too. See
+// The test omits pool chat, because its picker is Penstock's own and is killed, too. See
 // TestClusterSet_KilledExporterWithThePickerIsReplacedByAnother.
 func TestClusterSet_KilledExporterLosesNoRequestOfAPoolWithAPickerOfItsOwn(t *testing.T) {
 	s := newSite(t, "epp")
@@ -46,8 +46,9 @@ func TestClusterSet_KilledExporterLosesNoRequestOfAPoolWithAPickerOfItsOwn(t *te
 	s.ends()
 }
 
-// The importer restarts while no Penstock runs at the exporter. It keeps its imports with their
-// endpoints. Requests to chat, whose picker is missing too, go to the other cluster.
+// The importer restarts while no Penstock runs at the exporter. The importer keeps its imports with
+// their endpoints. The exporter's picker of chat is missing, too, so requests to chat go to the
+// other cluster.
 func TestClusterSet_ImporterKilledWhileItsExporterIsAwayLosesNoRequest(t *testing.T) {
 	s := newSite(t, "epp")
 	s.east.scale(0)

@@ -25,10 +25,11 @@ type load struct {
 	by    map[string]int // answers by pool and cluster, such as "chat east"
 }
 
-// words is a prompt of more than 1 MB. Its words are so long that it fits into the model's context.
+// words is a prompt of more than 1 MB. Its words are so long that the prompt fits into the model's
+// context.
 var words = strings.Repeat(strings.Repeat("x", 1023)+" ", 1025)
 
-// newLoad starts requests to pools at an address that has already answered.
+// newLoad sends requests to pools. It starts once the address has answered for each pool.
 func newLoad(t *testing.T, address string, pools ...string) *load {
 	t.Helper()
 	l := &load{t: t, pools: pools, by: map[string]int{}}
@@ -115,7 +116,6 @@ func (l *load) count(pool, cluster string) int {
 	return l.by[pool+" "+cluster]
 }
 
-// serves waits until each of these clusters has answered further requests to each pool.
 func (l *load) serves(clusters ...string) {
 	l.t.Helper()
 	for _, pool := range l.pools {
@@ -131,7 +131,7 @@ func (l *load) serves(clusters ...string) {
 	}
 }
 
-// idles waits until a cluster answers no requests while others answer many.
+// idles waits until a cluster answers no requests while other clusters answer many.
 func (l *load) idles(cluster string) {
 	l.t.Helper()
 	labtest.Until(l.t, cluster+" serves no more", func(context.Context) error {

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// For a picker's Service of type NodePort, importers get the nodes that run its pods, and the
-// nodes' port. The lab serves no NodePorts, so no request is sent.
+// For a picker's Service of type NodePort, importers get the nodes that run the picker's pods, and
+// the nodes' port. The lab serves no NodePorts, so the test sends no request.
 func TestClusterSet_NodePortOfAPickerIsAtItsNodes(t *testing.T) {
 	s := newQuietSite(t)
 	s.ready("east", "north")

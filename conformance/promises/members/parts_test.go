@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/labtest"
 )
 
-// signal sends a signal to the process with an argument in each pod with a label. It returns the
-// time.
+// signal sends a signal to a process in each pod with a label: the process with the argument arg.
+// It returns the time.
 func (c *cluster) signal(label, arg string, s syscall.Signal) time.Time {
 	c.Helper()
 	list, err := c.CoreV1().Pods(team).List(c.Context(), metav1.ListOptions{LabelSelector: label})
@@ -38,7 +38,7 @@ func (c *cluster) signal(label, arg string, s syscall.Signal) time.Time {
 	return at
 }
 
-// lasts lets requests continue for longer than anything waits for a missing part.
+// lasts waits longer than any timeout for a missing part. Requests continue.
 func (s *sender) lasts(t *testing.T, from time.Time) {
 	t.Helper()
 	labtest.Until(t, "some seconds have passed", func(context.Context) error {
@@ -63,8 +63,8 @@ func (s *sender) returns(t *testing.T) {
 	}
 }
 
-// All processes of an exporter's Penstock are killed at once, and so the picker of pool chat. The
-// other cluster serves.
+// All processes of an exporter's Penstock are killed at once, and with them the picker of pool
+// chat. The other cluster serves.
 func TestClusterSet_KilledExporterWithThePickerIsReplacedByAnother(t *testing.T) {
 	s := newSite(t)
 	s.load.End()
@@ -77,8 +77,6 @@ func TestClusterSet_KilledExporterWithThePickerIsReplacedByAnother(t *testing.T)
 	out.lost(t, loss)
 }
 
-// A pool's picker is killed or frozen, and returns. In the meantime its requests go to the other
-// cluster.
 func TestClusterSet_LostPickerIsReplacedByAnotherCluster(t *testing.T) {
 	for name, signals := range map[string][2]syscall.Signal{
 		"killed": {syscall.SIGKILL, 0}, "frozen": {syscall.SIGSTOP, syscall.SIGCONT},
@@ -99,7 +97,6 @@ func TestClusterSet_LostPickerIsReplacedByAnotherCluster(t *testing.T) {
 	}
 }
 
-// All model servers of a cluster are killed, and start again.
 func TestClusterSet_LostServersAreReplacedByAnotherCluster(t *testing.T) {
 	s := newSite(t)
 	s.load.End()
@@ -111,8 +108,6 @@ func TestClusterSet_LostServersAreReplacedByAnotherCluster(t *testing.T) {
 	out.lost(t, loss)
 }
 
-// In ParentMode, requests arrive through the Envoys of an exporter's Gateway. These are killed and
-// start again.
 func TestClusterSet_LostGatewayIsReplacedByAnotherCluster(t *testing.T) {
 	s := newSite(t)
 	s.load.End()
@@ -142,8 +137,8 @@ metadata: {name: full}
 spec: {targetRef: {name: chat}, picker: {full: {inFlight: 1}}}
 `
 
-// While the servers of all clusters are full, requests are answered 429 and nothing else fails.
-// Once there is room, all are served.
+// While the servers of all clusters are full, requests are answered 429, and no request fails in
+// another way. Once there is room, all requests are served.
 func TestClusterSet_FullClustersAnswer429(t *testing.T) {
 	s := newSite(t, "chat")
 	s.load.End()
@@ -213,7 +208,6 @@ func (s *sender) failures(text string) (n int) {
 	return n
 }
 
-// The selection of clusters changes while requests go on.
 func TestClusterSet_ChangedSelectionLosesNoRequest(t *testing.T) {
 	s := newSite(t)
 	t.Cleanup(func() {

@@ -19,8 +19,8 @@ import (
 )
 
 // The fleets of both exporters listen for members at their Services. All processes of an exporter
-// are killed, and new pods replace others, as in an upgrade. Envoys must keep the members'
-// resources.
+// are killed, and then new pods replace the processes, as in an upgrade. Envoys must keep the
+// listeners for members.
 func TestPeerListener_FleetsServeMembersWhilePenstockIsReplaced(t *testing.T) {
 	const port = 15443
 	s := newQuietSite(t)
@@ -63,7 +63,7 @@ func TestPeerListener_FleetsServeMembersWhilePenstockIsReplaced(t *testing.T) {
 }
 
 // Through peer listeners, the exporters' own pickers serve the importer over mTLS, and no other
-// client. The importer's fleet calls them for each request to chat.
+// client. The importer's fleet calls these pickers for each request to chat.
 func TestPeerListener_PicksNeedNoOpenPicker(t *testing.T) {
 	const open = "--picker-open"
 	s := newQuietSite(t)
@@ -103,7 +103,8 @@ func TestPeerListener_PicksNeedNoOpenPicker(t *testing.T) {
 	s.ends()
 }
 
-// listenForMembers makes the Gateways of both exporters listen at a port; 0: no port.
+// listenForMembers makes the Gateways of both exporters listen for members at a port; 0 disables
+// it.
 func (s *site) listenForMembers(port int) {
 	s.Helper()
 	for _, c := range []*cluster{s.east, s.north} {
@@ -115,7 +116,6 @@ func (s *site) listenForMembers(port int) {
 	}
 }
 
-// arguments changes the arguments of Penstock's processes, and waits for the new processes.
 func (c *cluster) arguments(change func([]string) []string) {
 	c.Helper()
 	d, err := c.AppsV1().Deployments(installed.System).Get(c.Context(), "penstock", metav1.GetOptions{})

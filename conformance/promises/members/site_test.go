@@ -30,11 +30,11 @@ import (
 
 const team = "team"
 
-// pools are the pools' names, and the first labels of their hosts.
+// pools are the pools' names. Each is also the first label of the pool's host name.
 var pools = []string{"chat", "epp"}
 
-// exporting are an exporter's objects; its name is inserted. In ParentMode requests arrive at its
-// Gateway.
+// exporting are an exporter's objects, with a format verb for the exporter's name. In ParentMode,
+// requests arrive at its Gateway.
 const exporting = `
 apiVersion: apps/v1
 kind: Deployment
@@ -66,8 +66,8 @@ spec:
   endpointPickerRef: {name: epp-epp, port: {number: 9002}, failureMode: FailClose}
 ` + gateway
 
-// gateway has a route for each host to the backend of that name; group and kind of the backends are
-// inserted.
+// gateway has a route for each host to the backend of that name, with format verbs for the
+// backends' group and kind.
 const gateway = `
 ---
 apiVersion: gateway.networking.k8s.io/v1
@@ -88,10 +88,9 @@ spec: {parentRefs: [{name: gw}], hostnames: [epp.example], rules: [{backendRefs:
 
 var (
 	running *lab.Lab
-	members []*installed.Member // east, north, west
+	members []*installed.Member // in the order east, north, west
 )
 
-// measured are the figures of all tests, for -figures.
 var (
 	measured figures
 	printed  = flag.Bool("figures", false,
@@ -163,8 +162,8 @@ type cluster struct {
 	dynamic dynamic.Interface
 }
 
-// newSite waits until both exporters serve the importer's Gateway. Then it starts requests to these
-// pools; none: to all.
+// newSite waits until both exporters serve the importer's Gateway. Then it sends requests to the
+// pools in to; none means all pools.
 func newSite(t *testing.T, to ...string) *site {
 	t.Helper()
 	s := newQuietSite(t)
@@ -176,7 +175,6 @@ func newSite(t *testing.T, to ...string) *site {
 	return s
 }
 
-// begins starts requests to these pools, and waits until both exporters serve.
 func (s *site) begins(to ...string) {
 	s.Helper()
 	s.load = newLoad(s.T, s.west.address(), to...)
@@ -201,8 +199,8 @@ func newQuietSite(t *testing.T) *site {
 	return s
 }
 
-// ends waits until the set is complete and both exporters serve again. Then it ends the requests,
-// none of which may have failed.
+// ends waits until the set is complete and both exporters serve again. Then it ends the requests.
+// No request may have failed.
 func (s *site) ends() {
 	s.Helper()
 	s.ready("east", "north")
@@ -211,7 +209,8 @@ func (s *site) ends() {
 	s.load.counted()
 }
 
-// ready waits until the imports have exactly these clusters, and all take requests.
+// ready waits until the imports have exactly these clusters, and all these clusters accept
+// requests.
 func (s *site) ready(names ...string) {
 	s.Helper()
 	s.imports(strings.Join(names, " ")+" are ready", func(entries map[string]map[string]any) error {
@@ -335,8 +334,8 @@ func (c *cluster) joins(others ...*cluster) {
 	}
 }
 
-// allowCleartext allows each member of a ClusterSet gateways without TLS, because pools in
-// ParentMode have these here.
+// allowCleartext sets allow.cleartext for each member of a ClusterSet, because this test's gateways
+// for ParentMode have no TLS.
 func allowCleartext(text string) (string, error) {
 	var set v1alpha1.ClusterSet
 	if err := yaml.UnmarshalStrict([]byte(text), &set); err != nil {
@@ -368,7 +367,7 @@ func (c *cluster) penstock(ctx context.Context, input string, args ...string) (s
 	return c.Member.Penstock(ctx, list[0].Name, input, args...)
 }
 
-// kill kills all processes of Penstock at once. It returns when new ones are ready.
+// kill kills all processes of Penstock at once. It returns when new processes are ready.
 func (c *cluster) kill() {
 	c.Helper()
 	list, err := c.Processes(c.Context())

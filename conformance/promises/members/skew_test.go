@@ -20,12 +20,13 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// shifted is the image of a test build of penstock. A file in its pod has the offset of its clock.
+// shifted is the image of a test build of penstock. A file in the build's pod has the offset of its
+// clock.
 const shifted = "ghcr.io/penstock-project/penstock:faults"
 
-// Processes that start a day ahead, and others a day behind, trust each other, and exports arrive.
-// Both clusters change to another build and back, one after the other, so that some streams connect
-// different builds.
+// A process that starts a day ahead and a process a day behind trust each other, and exports
+// arrive. The two clusters change to another build and back, one after the other, so that some
+// streams connect different builds.
 func TestClusterSet_ClocksDaysApartLoseNoRequest(t *testing.T) {
 	dir, err := os.MkdirTemp("", "clocks")
 	if err != nil {
@@ -57,15 +58,15 @@ func TestClusterSet_ClocksDaysApartLoseNoRequest(t *testing.T) {
 	s.ends()
 }
 
-// before is a commit in place of an earlier release, until there is one. It is from before members
-// behind hubs used each other's certificates.
+// before is a commit that stands for an earlier release until there is one. At this commit, members
+// behind hubs did not yet use each other's certificates.
 const (
 	before      = "0b3ed530"
 	beforeImage = "ghcr.io/penstock-project/penstock:before"
 )
 
-// Members of two releases serve each other's requests while the exporter has the earlier release,
-// while the importer has it, and during the upgrade of all.
+// Members of two releases serve each other's requests: the exporter has the earlier release, then
+// the importer has it, and then all are upgraded.
 func TestClusterSet_TwoReleasesOnOneStreamLoseNoRequest(t *testing.T) {
 	dir, err := os.MkdirTemp("", "before")
 	if err != nil {
@@ -102,7 +103,8 @@ func TestClusterSet_TwoReleasesOnOneStreamLoseNoRequest(t *testing.T) {
 	s.ends()
 }
 
-// runs makes Penstock run an image, with a clock unless the file clock is "". restore undoes this.
+// runs makes Penstock run an image. clock is the file with the clock's offset; "" means no such
+// file. restore undoes the change.
 func (c *cluster) runs(image, clock string) (restore func()) {
 	c.Helper()
 	d, err := c.AppsV1().Deployments(installed.System).Get(c.Context(), "penstock", metav1.GetOptions{})

@@ -17,7 +17,7 @@ type Server struct {
 	mode    mode
 	ip      [4]byte
 	asked   map[string]bool
-	counted int // queries since the last change of mode
+	counted int // queries since the last call of Answer, Drop or Fail
 }
 
 type mode int
@@ -39,7 +39,7 @@ func Start() (*Server, error) {
 	return s, nil
 }
 
-// Address is the server's IP:PORT.
+// Address returns the server's IP:PORT.
 func (s *Server) Address() string { return s.conn.LocalAddr().String() }
 
 // Close ends the server.
@@ -67,7 +67,7 @@ func (s *Server) Asked(name string) bool {
 	return s.asked[name]
 }
 
-// Queries returns the number of queries since the last change of behavior.
+// Queries returns the number of queries since the last call of Answer, Drop or Fail.
 func (s *Server) Queries() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,6 +110,6 @@ func (s *Server) answer(query dnsmessage.Message, to net.Addr) {
 		}}
 	}
 	if raw, err := reply.Pack(); err == nil {
-		_, _ = s.conn.WriteTo(raw, to) // a lost answer is a dropped query
+		_, _ = s.conn.WriteTo(raw, to) // a lost answer has the effect of a dropped query
 	}
 }

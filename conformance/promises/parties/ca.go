@@ -34,7 +34,8 @@ func NewCA(t testing.TB) *CA {
 	return c
 }
 
-// Sign issues a certificate with a lifetime. The CA's own certificate, the first one, signs itself.
+// Sign issues a certificate that is valid for life. The first certificate is the CA's own, and is
+// self-signed.
 func (c *CA) Sign(template *x509.Certificate, life time.Duration) tls.Certificate {
 	c.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -54,7 +55,7 @@ func (c *CA) Sign(template *x509.Certificate, life time.Duration) tls.Certificat
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// Identity makes a certificate of a SPIFFE ID, for clients and servers.
+// Identity issues a certificate for a SPIFFE ID, for clients and servers.
 func (c *CA) Identity(domain, path string, life time.Duration) tls.Certificate {
 	c.Helper()
 	return c.Sign(&x509.Certificate{

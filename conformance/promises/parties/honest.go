@@ -16,15 +16,15 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// Honest is a correct member of the cluster set. It exports the pool default/NAME in ParentMode.
+// Honest is a correct member of a cluster set. It exports the pool default/NAME in ParentMode.
 type Honest struct {
 	*CA
 	Listener   net.Listener
 	Federation *federation.Federation
 }
 
-// NewHonest starts a member that exports a pool of its own name. gateway is the address of its
-// gateway.
+// NewHonest starts a member that exports the pool default/name. gateway is the address of the
+// member's gateway.
 func NewHonest(t testing.TB, name string, gateway *net.TCPAddr) *Honest {
 	t.Helper()
 	h := &Honest{CA: NewCA(t), Listener: listen(t)}

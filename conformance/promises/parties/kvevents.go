@@ -7,10 +7,10 @@ import (
 	"net"
 )
 
-// KVPublisher is the ZMTP 3.0 connection of a model server.
+// KVPublisher is a model server's ZMTP 3.0 connection to a subscriber.
 type KVPublisher struct{ net.Conn }
 
-// Greet sends the greeting and handshake of a PUB socket. It discards what the subscriber sends.
+// Greet sends the greeting and handshake of a PUB socket. It discards the subscriber's messages.
 func (p KVPublisher) Greet() error {
 	greeting := make([]byte, 64)
 	greeting[0], greeting[9], greeting[10] = 0xff, 0x7f, 3

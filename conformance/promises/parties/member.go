@@ -22,15 +22,15 @@ import (
 	"github.com/penstock-project/penstock/multicluster/federation/wiretest"
 )
 
-// Publisher is a member whose messages a test chooses.
+// Publisher is a member of a cluster set that sends a test's messages.
 type Publisher struct {
 	*CA
 	Name     string
 	Listener net.Listener
-	Rounds   atomic.Int64 // how often do of Begin has returned
+	Rounds   atomic.Int64 // number of calls of Begin's do that have returned
 }
 
-// NewPublisher makes a member that listens. Begin makes it serve.
+// NewPublisher makes a member that listens. Begin starts its server.
 func NewPublisher(t testing.TB, name string) *Publisher {
 	t.Helper()
 	return &Publisher{CA: NewCA(t), Name: name, Listener: listen(t)}
@@ -52,8 +52,8 @@ func (v *Subscriber) Send(topic string, items []*discoveryv3.Resource, gone ...s
 	})
 }
 
-// Publish sends items of a topic in the largest possible parts, each after the acknowledgement of
-// the previous part.
+// Publish sends items of a topic in the largest possible parts. It sends each part after the
+// acknowledgement of the part before.
 func (v *Subscriber) Publish(topic string, items []*discoveryv3.Resource, gone ...string) error {
 	v.nonce++
 	for part := 0; ; part++ {
@@ -91,18 +91,18 @@ func (v *Subscriber) Acknowledged(topic string) error {
 	}
 }
 
-// Item is an item with a value, in JSON.
+// Item returns an item with a value, in JSON.
 func Item(key, value string) *discoveryv3.Resource {
 	return &discoveryv3.Resource{Name: key, Version: "v", Resource: &anypb.Any{Value: wiretest.Value(value)}}
 }
 
-// State is the item with the state of a cluster. A member sends it before its exports.
+// State returns the item with the state of a cluster. A member sends this item before its exports.
 func State(sequence int) *discoveryv3.Resource {
 	return Item("", fmt.Sprintf(`{"uid":"uid-of-it","epoch":1,"sequence":%d}`, sequence))
 }
 
 // Begin serves until end is called. It calls do for each stream. If do returns an error, the stream
-// ends at once; otherwise the subscriber must end it.
+// ends with this error; otherwise the subscriber must end it.
 func (p *Publisher) Begin(do func(*Subscriber) error) (end func()) {
 	server := Server(p.Identity(p.Name, federation.ProcessPath, time.Hour), &p.Rounds, do)
 	go func() { _ = server.Serve(p.Listener) }() // ends with Stop
@@ -110,7 +110,7 @@ func (p *Publisher) Begin(do func(*Subscriber) error) (end func()) {
 	return server.Stop
 }
 
-// Server returns a Publisher's server. rounds counts how often do has returned.
+// Server returns a Publisher's server. rounds counts the calls of do that have returned.
 func Server(certificate tls.Certificate, rounds *atomic.Int64, do func(*Subscriber) error) *grpc.Server {
 	server := grpc.NewServer(grpc.ForceServerCodecV2(NewEncoded()), grpc.MaxHeaderListSize(64<<20),
 		grpc.Creds(credentials.NewTLS(&tls.Config{
@@ -156,9 +156,9 @@ func newSubscriber(s grpc.ServerStream) *Subscriber {
 	return v
 }
 
-// Follow connects to a Penstock's port for members with certificates, and sends the messages. It
-// returns the first response, or the error that ended the stream. With hold, it also waits for a
-// second response or the end of the stream.
+// Follow connects to a Penstock's port for members, and sends the messages. It returns the first
+// response, or the error that ended the stream. With hold, Follow also waits for a second response
+// or the end of the stream.
 func Follow(
 	ctx context.Context, address string, certificates []tls.Certificate, hold bool, messages ...[]byte,
 ) (*discoveryv3.DeltaDiscoveryResponse, error) {
@@ -176,7 +176,7 @@ func Follow(
 		return nil, err
 	}
 	for _, m := range messages {
-		_ = stream.SendMsg(m) // RecvMsg returns why it fails
+		_ = stream.SendMsg(m) // RecvMsg returns SendMsg's error
 	}
 	out := &discoveryv3.DeltaDiscoveryResponse{}
 	err = stream.RecvMsg(out)
@@ -192,7 +192,7 @@ type Encoded struct{ encoding.CodecV2 }
 // NewEncoded returns an Encoded of gRPC's usual codec.
 func NewEncoded() Encoded { return Encoded{encoding.GetCodecV2(protocodec.Name)} }
 
-// Marshal returns v itself if v is already encoded.
+// Marshal returns v itself if v is encoded already.
 func (c Encoded) Marshal(v any) (mem.BufferSlice, error) {
 	if b, ok := v.([]byte); ok {
 		return mem.BufferSlice{mem.SliceBuffer(b)}, nil

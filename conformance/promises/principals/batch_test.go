@@ -15,7 +15,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// placed is a cell in its own namespace: a sample with the cell's value.
+// placed is a cell's test objects in a separate namespace: a sample whose object has the cell's
+// value.
 type placed struct {
 	cell
 	namespace string
@@ -26,12 +27,11 @@ type placed struct {
 	last      int
 }
 
-// unsupported has objects with fields that Penstock reports whatever their value.
+// unsupported is a file of objects that Penstock reports whatever their fields' values.
 const unsupported = "unsupported.yaml"
 
 const cellsFile = "cells.yaml"
 
-// batch is how many cells are applied at once.
 const batch = 250
 
 type author struct {
@@ -42,8 +42,8 @@ type author struct {
 	fields  map[string]field
 }
 
-// apply runs all cells of a principal and records the outcomes. First it checks the samples: one
-// with a finding cannot show the effect of a value.
+// apply runs all cells of a principal and records the outcomes. First it checks that the samples
+// cause no finding: the effect of a value would be hidden otherwise.
 func (r *run) apply(folder string, tables []store.Kind) {
 	r.t.Helper()
 	a := &author{
@@ -84,8 +84,8 @@ func (r *run) apply(folder string, tables []store.Kind) {
 	}
 }
 
-// place makes a cell's objects from the sample that has the longest part of the field's path. A
-// sample must have the field's parent.
+// place makes a cell's objects from the sample that contains the longest part of the field's path.
+// A sample must have the field's parent.
 func (a *author) place(c cell, namespace string) *placed {
 	a.t.Helper()
 	f := a.fields[c.field]
@@ -113,7 +113,7 @@ func (a *author) place(c cell, namespace string) *placed {
 	}
 	o := p.objects[object]
 	set(o, steps, literal(f, c.value, a.limits(c.field), current(o, steps)))
-	if parent := steps[:len(steps)-1]; c.value == anothersNamespace { // the object of this name in the other namespace
+	if parent := steps[:len(steps)-1]; c.value == anothersNamespace { // the victim's object, in its namespace
 		set(o, append(slices.Clone(parent), "name"), "victim")
 	}
 	return p
@@ -174,8 +174,8 @@ func (a *author) together(cells []*placed, own map[string][]string) map[*placed]
 	return out
 }
 
-// suspects finds the cells of a batch that change something of the victim's, or that Envoy rejects,
-// by halving the batch.
+// suspects finds cells of a batch that change the victim's configuration, or that Envoy rejects. It
+// halves the batch repeatedly.
 func (a *author) suspects(cells []*placed, own map[string][]string, changed string) map[*placed]evidence {
 	a.t.Helper()
 	if len(cells) == 1 {
@@ -193,7 +193,6 @@ func (a *author) suspects(cells []*placed, own map[string][]string, changed stri
 	return out
 }
 
-// stored returns the refs of all stored objects of the principal's kinds.
 func (a *author) stored() map[report.Ref]bool {
 	out := map[report.Ref]bool{}
 	for _, table := range a.tables {
@@ -210,7 +209,6 @@ func (a *author) stored() map[report.Ref]bool {
 	return out
 }
 
-// judge derives a cell's outcome from the store and from status reports about the cell.
 func (p *placed) judge(doc document, stored map[report.Ref]bool, file string, own []string) evidence {
 	var found []string
 	add := func(text string) {
@@ -244,11 +242,11 @@ func (p *placed) judge(doc document, stored map[report.Ref]bool, file string, ow
 	return evidence{denied, found}
 }
 
-// momentary findings depend on whether servers answer. The samples' servers do not exist, and a
-// cell may end before that is detected.
+// momentary reports whether a finding depends on whether servers answer. The samples' servers do
+// not exist, and a cell may end before Penstock detects this.
 func momentary(f report.Finding) bool { return strings.Contains(f.Problem, "fails: ") }
 
-// owns reports whether a source, PATH:LINE, is within the cell's part of a file.
+// owns reports whether a source ("PATH:LINE") is within the cell's part of a file.
 func (p *placed) owns(file, source string) bool {
 	_, number, ok := strings.Cut(source, file+":")
 	line, err := strconv.Atoi(number)

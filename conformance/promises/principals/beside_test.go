@@ -18,7 +18,8 @@ func (r *rig) expect(host, reply string) error {
 	return err
 }
 
-// beside sends another victim's requests in sequence until end. A failure fails the test.
+// beside sends another victim's requests in sequence until end is called. A failed request fails
+// the test.
 func (r *rig) beside(ask func() error) (end func()) {
 	ctx, stop := context.WithCancel(r.Context())
 	r.Cleanup(stop)
@@ -51,8 +52,8 @@ func (r *rig) beside(ask func() error) (end func()) {
 // memoryLimit is the chart's memory limit of a process, in bytes.
 const memoryLimit = 1 << 30
 
-// harmless fails the test if the victim's configuration or reports changed, Envoy rejected
-// something, or the process exceeded the chart's memory limit.
+// harmless fails the test if the victim's configuration or reports changed, Envoy rejected a
+// resource, or the process exceeded the chart's memory limit.
 func (r *rig) harmless(what string) {
 	r.Helper()
 	if difference := r.changed(); difference != "" {
@@ -63,7 +64,7 @@ func (r *rig) harmless(what string) {
 	}
 }
 
-// about lists the reports about objects of a name. NAME replaces the name in them.
+// about lists the reports about an object. NAME replaces the object's name in them.
 func (d document) about(namespace, name string) (out []string) {
 	add := func(text string) {
 		if text = strings.ReplaceAll(text, namespace+"/"+name, "NAME"); !slices.Contains(out, text) {
@@ -90,7 +91,7 @@ func without(list, other []string) []string {
 	return slices.DeleteFunc(list, func(text string) bool { return slices.Contains(other, text) })
 }
 
-// saw records an outcome. It prints the evidence while the table is written.
+// saw records an outcome. While the table is rewritten, it also logs the evidence.
 func (r *run) saw(c cell, o outcome, evidence string) {
 	r.t.Helper()
 	if rewriting() {

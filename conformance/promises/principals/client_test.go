@@ -8,9 +8,8 @@ import (
 	"testing"
 )
 
-// client sends requests to a pool. Its fields are the headers that the picker, or the translation
-// of Envoy's filters, names, and the body members that the picker reads. Tests find them in that
-// code.
+// client sends requests to a pool. Its fields are the headers that the picker or the code for
+// Envoy's filters names, and the body members that the picker reads. Tests find both in that code.
 var client = principal{"client", func(t testing.TB) []field {
 	var out []field
 	add := func(path string) {
@@ -51,7 +50,6 @@ var envoyHeaders = []string{
 	"x-envoy-degraded", "x-envoy-ratelimited", "x-envoy-external-address",
 }
 
-// bodyMembers returns the members of bodies that the picker reads, with their paths.
 func bodyMembers(t testing.TB) (out []string) {
 	members := sources(t, "picker/request/members.go", "picker/request/nvext.go")
 	for _, name := range append(cases(members, "bodyUse"), cases(members, "nvextUse")...) {
@@ -133,8 +131,6 @@ var clientClasses = map[string]class{
 	"body.chat_template_kwargs":       mapping,
 }
 
-// No header and no body of a client may lead to another pool's servers, or change other clients'
-// requests.
 func TestPrincipals_ClientChangesNoOtherClientsRequests(t *testing.T) {
 	newClients(t).play()
 }

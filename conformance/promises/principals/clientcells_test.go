@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// clients are a hostile client of pool mine/mine, whose server echoes requests, and another client
-// of the pool.
+// clients are two clients of pool mine/mine, whose server echoes requests: a hostile client, and an
+// honest one.
 type clients struct {
 	*run
 	fields map[string]field
@@ -81,8 +81,8 @@ func (c *clients) play() {
 	c.end()
 }
 
-// request builds a request with the cell's value: headers in order, path and body. A non-empty
-// instead replaces the value of a header.
+// request builds a request with the cell's value: headers in order, path and body. instead, unless
+// empty, replaces a header's value.
 func (c *clients) request(tried cell, instead string) (headers [][2]string, path, text string) {
 	root, steps := split(tried.field)
 	path, text = "/v1/chat/completions", body
@@ -178,8 +178,8 @@ func (c *clients) member(tried cell) any {
 	return strings.Repeat("a", 16*n)
 }
 
-// raw sends a request unchanged, and reads the answer. With end, nothing follows, although the
-// request announces more.
+// raw sends a request unchanged, and reads the response. end closes the sending side after the
+// request, which may announce a longer body.
 func (r *rig) raw(path string, headers [][2]string, body string, end bool) (s seen) {
 	conn, err := net.Dial("tcp", local(r.gateway["http"]))
 	if err != nil {
@@ -216,7 +216,7 @@ func (c *clients) judge(tried cell, base, s seen, text string) {
 	var got echo
 	served := s.status == http.StatusOK && json.Unmarshal([]byte(s.body), &got) == nil && got.Method != ""
 	switch {
-	case strings.Contains(s.body, victimReply) && tried.field != "header.host": // any client may write this header
+	case strings.Contains(s.body, victimReply) && tried.field != "header.host": // any client may send another host
 		c.saw(tried, harmful, "the victim's server has answered")
 	case served && strings.HasPrefix(tried.field, "body."):
 		c.saw(tried, bounded, "the server gets it")

@@ -10,15 +10,15 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// class is the kind of a field, which decides which values are tried.
+// class is the kind of a field. It determines the values to test.
 type class string
 
 const (
 	number    class = "number"
-	text      class = "text" // any string whose meaning no other principal shares
-	name      class = "name" // a name of an object, cluster, port or model that another principal may use, too
+	text      class = "text" // any string without a meaning for other principals
+	name      class = "name" // name of an object, cluster, port or model that another principal may also use
 	namespace class = "namespace"
-	label     class = "label" // the value of a label
+	label     class = "label"
 	host      class = "host"
 	address   class = "address" // an IP address, or a range of addresses
 	choice    class = "choice"  // a value from a fixed list
@@ -29,8 +29,8 @@ const (
 	quantity  class = "quantity"
 )
 
-// field is a field that a principal writes. Its path is "KIND.json.path[].of.it", with [] after a
-// list or a map.
+// field is a field that a principal writes. Its path has the form "KIND.json.path[].to.it", with []
+// after a list or a map.
 type field struct {
 	path  string
 	class class
@@ -38,7 +38,7 @@ type field struct {
 }
 
 // unread names fields that Penstock does not read, or that the principal cannot write. prefix is
-// the beginning of a path; * stands for every kind.
+// the beginning of their paths; * stands for every kind.
 type unread struct{ prefix, reason string }
 
 func (u unread) covers(path string) bool {
@@ -51,16 +51,16 @@ func (u unread) covers(path string) bool {
 }
 
 type walker struct {
-	// classes has the classes of fields whose type does not decide it (classOf), by the end of the
-	// path. The longest end counts.
+	// classes has the classes of fields whose type is not sufficient for classOf. Keys are ends of
+	// paths, and the longest matching end applies.
 	classes map[string]class
 	unread  []unread
 	limits  func(path string) *apiextensionsv1.JSONSchemaProps // may be nil
 	fields  []field
-	matched map[string]bool // entries of unread that matched
+	matched map[string]bool // prefixes of unread that matched a field
 }
 
-// walk generates the fields of a type below a path. It does not descend again into a type that
+// walk appends the fields of a type below a path. It does not descend again into a type that
 // contains itself.
 func (w *walker) walk(path string, t reflect.Type, within ...reflect.Type) {
 	if w.skips(path) {
@@ -97,7 +97,6 @@ func (w *walker) skips(path string) bool {
 	return false
 }
 
-// members walks the fields of a struct, and of embedded structs without a JSON name.
 func (w *walker) members(path string, t reflect.Type, within []reflect.Type) {
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -125,7 +124,7 @@ func (w *walker) done(t testing.TB) []field {
 	return w.fields
 }
 
-// classOf returns a field's class, or "" for a struct with fields of its own.
+// classOf returns a field's class, or "" for a struct with fields.
 func (w *walker) classOf(path string, t reflect.Type) class {
 	longest := ""
 	for end := range w.classes {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The rig must detect harm. Otherwise tests without a finding would prove nothing.
+// The rig must detect harm. Otherwise the other tests would prove nothing.
 func TestPrincipals_HarmIsFound(t *testing.T) {
 	r := start(t, nil)
 	if r.unchanged("nothing"); t.Failed() {

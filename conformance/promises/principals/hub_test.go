@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// hub is penstock hub or another implementation. It writes InferencePoolImports and their status in
+// hub is penstock hub or another implementation. It writes InferencePoolImports and their status to
 // a member's API server. It also writes the condition Exported of InferencePools, which Penstock
-// does not read. It may list PoolExports but not write them: only a member's Penstock does.
+// does not read. It may list PoolExports, but only a member's Penstock writes them.
 var hub = principal{"hub", func(t testing.TB) []field {
 	return fieldsOf(t, hubTables(t), walker{classes: hubClasses, unread: slices.Concat(metadata, hubUnread)})
 }}
@@ -32,7 +32,8 @@ var hubClasses = map[string]class{
 	"labels[]":   label, "endpointPicker.pool": name, "region": label, "zone": label,
 }
 
-// The tenant's list has the reasons for all tables except the hub's.
+// hubTables returns the kinds that a hub writes. The tenant's lists (tenantWrites, tenantLeaves)
+// have the reasons for all other kinds.
 func hubTables(t testing.TB) []store.Kind {
 	others := map[string]string{}
 	for _, table := range store.Tables() {

@@ -27,8 +27,9 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// hubMember is a cluster that a hub reads. It writes its API server's responses, which may have
-// objects that no real API server accepts. The hub's writes to it affect only itself.
+// hubMember is a cluster from which a hub reads. It writes its API server's responses, which may
+// contain objects that no real API server accepts. The hub's writes to this cluster affect only the
+// cluster itself.
 var hubMember = principal{"member of a hub", func(t testing.TB) []field {
 	w := &walker{classes: hubMemberClasses,
 		unread: slices.Concat(hubMemberUnread, slices.DeleteFunc(slices.Clone(metadata), func(u unread) bool {
@@ -141,8 +142,8 @@ var hubMemberClasses = map[string]class{
 	"labels[]": label, "type": text, "protocol": text, "addressType": text,
 }
 
-// hubRig is a hub with an honest member that exports each pool, an importer that stores objects as
-// an API server does, and a hostile member.
+// hubRig is a hub with three members: an honest member that exports each pool, an importer that
+// stores objects as an API server does, and a hostile member.
 type hubRig struct {
 	*run
 	east, west, evil *kubetest.Server
@@ -195,7 +196,7 @@ func newHubRig(t testing.TB, r *run) *hubRig {
 type hubCell struct {
 	cell
 	pool string // the honest member's pool, without namespace
-	at   string // NAMESPACE/NAME at the hostile member
+	at   string // the hostile member's pool, "namespace/name"
 }
 
 func metaOf(namespace, name string) map[string]any {
@@ -206,7 +207,6 @@ func metaOf(namespace, name string) map[string]any {
 	return m
 }
 
-// validPoolExport is the record of an export of cluster evil.
 func validPoolExport(name, address string) map[string]any {
 	at := func() map[string]any {
 		return map[string]any{"port": 9003, "secretRef": map[string]any{"name": "a", "namespace": "b"}}
@@ -228,8 +228,8 @@ func validPoolExport(name, address string) map[string]any {
 	}
 }
 
-// valid returns, by kind, the objects by which a member exports a pool so that fields of kind are
-// read.
+// valid returns the objects by which a member exports a pool, by kind. The pool is exported in such
+// a way that the hub reads objects of this kind.
 func valid(kind, name, address string) map[string]map[string]any {
 	ref := map[string]any{"group": "", "kind": "Service", "name": name + "-epp", "port": map[string]any{"number": 9002},
 		"failureMode": "FailOpen"}
@@ -304,8 +304,8 @@ var hubResources = map[string]string{
 	"PoolExport": "poolexports",
 }
 
-// No object in a member's API server may remove another member's entry from an import, or block its
-// next change.
+// No object in a member's API server may remove another member's entry from an import, or block the
+// entry's next change.
 func TestPrincipals_HubMemberTakesNoImportFromOthers(t *testing.T) {
 	r := &run{t: t, p: hubMember, table: readMatrix(t).of(hubMember.name), observed: matrix{}}
 	h := newHubRig(t, r)
@@ -332,7 +332,7 @@ func TestPrincipals_HubMemberTakesNoImportFromOthers(t *testing.T) {
 	h.end()
 }
 
-// place makes both members export a pool. The hostile member's has the cell's value.
+// place makes both members export a pool. The hostile member's objects have the cell's value.
 func (h *hubRig) place(c cell, pool string, f field, limit *apiextensionsv1.JSONSchemaProps) *hubCell {
 	h.t.Helper()
 	kind, steps := split(c.field)
@@ -356,7 +356,6 @@ func (h *hubRig) honest(cells []*hubCell, address string) {
 	}
 }
 
-// expect waits until the importer has the honest member's entries with an address.
 func (h *hubRig) expect(cells []*hubCell, address string) {
 	h.t.Helper()
 	for _, c := range cells {

@@ -16,9 +16,9 @@ const (
 	bounded outcome = "bounded"
 	finding outcome = "finding"
 
-	// No row may have these outcomes.
+	// The table must not contain these outcomes.
 	harmful outcome = "harmful" // the victim loses something, or Envoy rejects a resource
-	silent  outcome = "silent"  // the value does not get in, and no finding states why
+	silent  outcome = "silent"  // the value has no effect, and no finding reports the reason
 )
 
 type cell struct {
@@ -30,7 +30,6 @@ func (c cell) String() string { return fmt.Sprintf("%s, %s, %s", c.principal, c.
 
 const matrixFile = "matrix.tsv"
 
-// rewriting reports whether observed outcomes replace the table's rows.
 func rewriting() bool { return os.Getenv("PENSTOCK_GOLDEN") == "rewrite" }
 
 type matrix map[cell]outcome
@@ -108,13 +107,13 @@ func begin(t testing.TB, r *rig, p principal) *run {
 	return &run{t: t, rig: r, p: p, table: readMatrix(t).of(p.name), observed: matrix{}}
 }
 
-// cells lists the cells to run: all, or those selected by $CELLS.
 func (r *run) cells() []cell {
 	selected := os.Getenv("CELLS")
 	return slices.DeleteFunc(r.p.cells(r.t), func(c cell) bool { return !strings.HasPrefix(c.field, selected) })
 }
 
-// see records a cell's outcome. If the table has another one, it prints evidence.
+// see records a cell's outcome. An outcome that differs from the table's fails the test, with the
+// evidence.
 func (r *run) see(c cell, o outcome, evidence string) {
 	r.t.Helper()
 	r.observed[c] = o
@@ -126,7 +125,7 @@ func (r *run) see(c cell, o outcome, evidence string) {
 	}
 }
 
-// end ends the victim's requests, and rewrites the table on request. A cell without an outcome
+// end ends the victim's requests, and rewrites the table if requested. A cell without an outcome
 // fails the test.
 func (r *run) end() {
 	r.t.Helper()

@@ -14,7 +14,7 @@ import (
 )
 
 // member is another cluster of the set. It writes publications about its exports, state, load and
-// imports, and the channel's messages that carry them.
+// imports, and the messages of the channel that carry these publications.
 var member = principal{"member", func(t testing.TB) []field {
 	w := &walker{classes: memberClasses, unread: memberUnread}
 	types := federation.WireTypes()
@@ -55,12 +55,10 @@ var memberClasses = map[string]class{
 	"appProtocol": choice,
 	"type":        choice,
 
-	"resources[].name": text, // field key has the values
+	"resources[].name": text, // the values of field key apply here
 	"ttl":              duration,
 }
 
-// No value from another cluster of the set may change requests to a pool, or to another cluster's
-// import.
 func TestPrincipals_MemberChangesNoOthersRequests(t *testing.T) {
 	newMembers(t).play()
 }

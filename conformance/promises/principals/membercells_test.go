@@ -21,8 +21,9 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// members are the hostile members: evil, which has a pool for each cell of an export, and a member
-// for each other cell. The honest member good exports default/good, which is served at good.test.
+// members are the hostile members of a cluster set. evil has a pool for each cell of an export;
+// each other cell has a member. The honest member good exports default/good, which is served at
+// good.test.
 type members struct {
 	*run
 	good   *parties.Honest
@@ -34,8 +35,8 @@ type members struct {
 	wanted chan struct{} // closed when this process requests loads
 }
 
-// memberCell is a cell with, for an export, a pool of member evil; for a request, nothing;
-// otherwise a member.
+// memberCell is a cell and its objects. A cell of an export has a pool of member evil. A cell of a
+// request has neither pool nor member, and any other cell has a member.
 type memberCell struct {
 	cell
 	pool string // NAMESPACE/NAME
@@ -43,10 +44,10 @@ type memberCell struct {
 
 	begun  atomic.Bool
 	done   chan struct{}
-	ending error // how the stream ended; nil: all messages were acknowledged
+	ending error // the stream's error; nil means that all messages were acknowledged
 }
 
-// perNamespace is how many pools of cells share a namespace. The routes of a namespace have a
+// perNamespace is the number of cells' pools in a namespace. The routes of a namespace have a
 // budget.
 const perNamespace = 10
 
@@ -131,8 +132,8 @@ func (m *members) namespaces() []string {
 	return slices.Compact(list)
 }
 
-// routes returns routes to the imports, an exported pool, and a policy that makes this process
-// request an import's load.
+// routes returns routes to the imports, an exported pool, and a policy for which this process
+// requests an import's load.
 func (m *members) routes() string {
 	text := `apiVersion: inference.networking.k8s.io/v1
 kind: InferencePool
@@ -167,8 +168,6 @@ spec:
 `, namespace, name)
 }
 
-// join makes this process a member of the honest cluster's set, and waits until the honest pool is
-// served.
 func (m *members) join() {
 	m.t.Helper()
 	m.rig.Eventually("it is a member", func() error {
@@ -189,7 +188,8 @@ func (m *members) join() {
 	m.rig.Eventually("the honest member's pool is served", func() error { return m.rig.expect("good.test", goodReply) })
 }
 
-// bounds are limits of values on the wire, by the end of a path. The longest end counts.
+// bounds are limits of values on the wire. Keys are ends of paths, and the longest matching end
+// applies.
 var bounds = map[string]*apiextensionsv1.JSONSchemaProps{
 	"epoch":                  {Maximum: most(registry.MaxStamp)},
 	"sequence":               {Maximum: most(registry.MaxStamp)},
@@ -223,8 +223,8 @@ var bounds = map[string]*apiextensionsv1.JSONSchemaProps{
 func most(n float64) *float64  { return &n }
 func longestOf(n int64) *int64 { return &n }
 
-// value returns a value of the kind at the root of a path. It has the cell's value, and is from the
-// sample with the longest part of the path.
+// value returns a value of the kind at the root of a path, with the cell's value. It is a copy of
+// the sample that contains the longest part of the path.
 func (m *members) value(c cell) (kind, text string) {
 	m.t.Helper()
 	kind, steps := split(c.field)

@@ -19,8 +19,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/federation"
 )
 
-// play makes all members send their cells. It waits until each is acknowledged or its stream has
-// ended, and observes the outcomes.
+// play makes all members send their cells. It waits until each cell is acknowledged or its stream
+// has ended, and observes the outcomes.
 func (m *members) play() {
 	m.t.Helper()
 	m.join()
@@ -73,7 +73,6 @@ func (m *members) pools() (n int) {
 	return n + 2
 }
 
-// exports sends all cells of exports, and a pool of each sample.
 func (m *members) exports(v *parties.Subscriber) error {
 	items := []*discoveryv3.Resource{parties.State(1)}
 	for i, name := range []string{"endpoint", "parent"} {
@@ -96,8 +95,7 @@ func (m *members) exports(v *parties.Subscriber) error {
 	return v.Publish("exports", items)
 }
 
-// one sends the cell of a member. After the stream has ended, later streams of the member stay
-// silent.
+// one sends a member's cell on the member's first stream, and nothing on later streams.
 func (m *members) one(c *memberCell, v *parties.Subscriber) error {
 	if c.begun.Swap(true) {
 		return nil
@@ -157,7 +155,7 @@ func (m *members) key(c cell) string {
 	return pool["key.Namespace"] + "/" + pool["key.Name"]
 }
 
-// asked returns an error until a member gets a request for the load of evil/least.
+// asked returns an error until this process has sent member p a request for the load of evil/least.
 func (m *members) asked(p *parties.Publisher) error {
 	first, err := proto.Marshal(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "wanted", Node: &corev3.Node{Id: "x"}})
 	if err != nil {
@@ -182,8 +180,8 @@ func (m *members) follow(p *parties.Publisher, messages ...[]byte) (*discoveryv3
 	return parties.Follow(ctx, m.self.Peer.Address, []tls.Certificate{certificate}, false, messages...)
 }
 
-// requests sends the cells of requests. A denied request ends its stream. Others are answered, or
-// followed by one that is.
+// requests sends the cells of requests. A denied request ends its stream. Any other request is
+// answered, or is followed by a request that is answered.
 func (m *members) requests() {
 	m.t.Helper()
 	for _, c := range m.list {

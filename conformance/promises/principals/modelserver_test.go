@@ -12,8 +12,7 @@ import (
 )
 
 // modelServerOf is a model server of a pool. It writes its metrics page, its list of models, KV
-// events and loads over ZMQ, and responses. Tests find the parts that Penstock reads in the code
-// that reads them.
+// events and loads over ZMQ, and responses. Tests find the fields in the code that reads them.
 var modelServerOf = principal{"model server", func(t testing.TB) []field {
 	var out []field
 	add := func(path string, otherwise class) {
@@ -124,7 +123,6 @@ func jsonTags(files []*ast.File) (out []string) {
 	return slices.Compact(out)
 }
 
-// No page, event or response of a model server may change another pool's requests.
 func TestPrincipals_ModelServerChangesNoOtherPoolsRequests(t *testing.T) {
 	newServers(t).play()
 }

@@ -23,8 +23,8 @@ import (
 	"github.com/penstock-project/penstock/manifests"
 )
 
-// kinds returns the store's tables with the kinds in written. others has the reason for each other
-// table. A table in neither fails the test, because someone must decide who writes its objects.
+// kinds returns the store's tables whose kind is in written. others has the reason for each other
+// table. A table in neither fails the test: its author must be decided.
 func kinds(t testing.TB, written []string, others map[string]string) []store.Kind {
 	t.Helper()
 	var out []store.Kind
@@ -51,8 +51,8 @@ func fieldsOf(t testing.TB, tables []store.Kind, w walker) []field {
 	return w.done(t)
 }
 
-// limits returns the schema of a field from its kind's CRD, for the limits of values; empty for a
-// kind without a CRD.
+// limits returns a function for the schema of a field in its kind's CRD, with the limits of values.
+// The schema is empty for a kind without a CRD.
 func limits(t testing.TB) func(path string) *apiextensionsv1.JSONSchemaProps {
 	t.Helper()
 	schemas := theSchemas(t)
@@ -109,8 +109,8 @@ func theSchemas(t testing.TB) map[string]*apiextensionsv1.JSONSchemaProps {
 	return decoded.schemas
 }
 
-// sample is a file of testdata with a tenant's objects. $NS stands for the namespace, and $HTTP and
-// others for ports of the rig's listeners.
+// sample is a file of testdata with a tenant's objects. $NS stands for the namespace, and names
+// such as $HTTP stand for ports of the rig's listeners.
 type sample struct {
 	file    string
 	objects []map[string]any
@@ -141,7 +141,8 @@ func readSamples(t testing.TB, folder string) []sample {
 	return out
 }
 
-// in returns a copy of the objects in a namespace, whose name is also a label of their host names.
+// in returns a copy of the objects in a namespace. The objects' host names contain the namespace's
+// name.
 func (s sample) in(namespace string, ports map[string]int) []map[string]any {
 	text, _ := json.Marshal(s.objects) // cannot fail: it was YAML
 	text = bytes.ReplaceAll(text, []byte("$NS"), []byte(namespace))
@@ -157,13 +158,13 @@ func (s sample) in(namespace string, ports map[string]int) []map[string]any {
 	return out
 }
 
-// split returns a path's kind, and its steps: "spec", "rules", "[]", "backendRefs", "[]", "weight".
+// split returns a path's kind and its steps, such as "spec", "rules", "[]", "backendRefs".
 func split(path string) (kind string, steps []string) {
 	all := strings.Split(strings.ReplaceAll(path, "[]", ".[]"), ".")
 	return all[0], all[1:]
 }
 
-// reach returns how many steps of a path exist in a value.
+// reach returns the number of a path's steps that exist in v.
 func reach(v any, steps []string) int {
 	if len(steps) == 0 {
 		return 0
@@ -194,8 +195,8 @@ func children(v any, step string) (out []any) {
 	return out
 }
 
-// set returns v with a value at a path. In a list or a map, it descends into the element with the
-// longest part of the path.
+// set returns v with a value at a path. In a list or a map, it descends into the element that
+// contains the longest part of the path.
 func set(v any, steps []string, value any) any {
 	if len(steps) == 0 {
 		return value
@@ -274,7 +275,7 @@ func numeral(f field, v value, l *apiextensionsv1.JSONSchemaProps) any {
 	return json.Number(strconv.FormatUint(most+1, 10))
 }
 
-// longest is the length of a string, and the number of items, if the schema has no limit.
+// longest is the length of a string, and the number of items of a list, if the schema has no limit.
 const longest = 4096
 
 func word(c class, v value, l *apiextensionsv1.JSONSchemaProps) string {
@@ -294,7 +295,7 @@ func word(c class, v value, l *apiextensionsv1.JSONSchemaProps) string {
 		if v == overflow {
 			n++
 		}
-		if c == host { // labels of at most 63 characters
+		if c == host { // a label has at most 63 characters
 			return strings.Repeat(strings.Repeat("a", 49)+".", n/50) + strings.Repeat("a", max(1, n%50))
 		}
 		return strings.Repeat("a", n)
@@ -335,7 +336,7 @@ func another(item any, i int) any {
 		if a, bits, isRange := strings.Cut(item, "/"); strings.Count(a, ".") == 3 {
 			if ip, err := netip.ParseAddr(a); err == nil {
 				b := ip.As4()
-				b[1], b[2] = b[1]+byte(i>>8), byte(i) // another /24, because ranges must not overlap
+				b[1], b[2] = b[1]+byte(i>>8), byte(i) // another /24: ranges must not overlap
 				if a = netip.AddrFrom4(b).String(); isRange {
 					a += "/" + bits
 				}

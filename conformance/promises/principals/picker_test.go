@@ -27,7 +27,8 @@ import (
 
 const cellHeader = "x-cell"
 
-// echo is a request as the author's server received it, which is also the response's body.
+// echo is a request as the author's server received it. The server returns it as the response's
+// body.
 type echo struct {
 	Method, Path, Body string
 	Headers            map[string]string
@@ -59,7 +60,7 @@ func echoServer(t testing.TB, host string) *httptest.Server {
 	return s
 }
 
-// hostilePicker answers each request as its cell demands.
+// hostilePicker answers each request with the request's cell.
 type hostilePicker struct {
 	extprocv3.UnimplementedExternalProcessorServer
 	healthv1.UnimplementedHealthServer
@@ -121,8 +122,8 @@ func (p *hostilePicker) Check(context.Context, *healthv1.HealthCheckRequest) (*h
 	return p.health.Load(), nil
 }
 
-// headers returns the answers to a request's headers: a pick, with the cell if it is about that
-// phase or about none.
+// headers returns the answers to a request's headers: a pick, and the cell if it concerns this
+// phase or no phase.
 func (p *hostilePicker) headers(c cell) []*extprocv3.ProcessingResponse {
 	pick := p.pick(p.endpoint)
 	if c.field == "" {
@@ -156,7 +157,7 @@ func (p *hostilePicker) headers(c cell) []*extprocv3.ProcessingResponse {
 	return append(p.with(c, steps[0], &extprocv3.ProcessingResponse{}), pick)
 }
 
-// with sets the cell's value in an answer if the cell is about the answer's phase.
+// with returns the answer a. It sets the cell's value if the cell concerns the answer's phase.
 func (p *hostilePicker) with(c cell, phase string, a *extprocv3.ProcessingResponse) []*extprocv3.ProcessingResponse {
 	if c.field == "" {
 		return []*extprocv3.ProcessingResponse{a}
@@ -205,11 +206,10 @@ func bodyBack(b *extprocv3.HttpBody) *extprocv3.ProcessingResponse {
 	}}
 }
 
-// pickers are two pools whose picker is hostile.
 type pickers struct {
 	*run
 	picker *hostilePicker
-	base   map[string]seen // by the way in which a request is sent
+	base   map[string]seen // key: "relayed" or "asked"
 }
 
 func newPickers(t testing.TB) *pickers {
@@ -293,7 +293,7 @@ endpoints: [{addresses: [127.0.0.1]}]
 `, port, picker)
 }
 
-// seen is a response as the request's author sees it.
+// seen is a response as its client receives it.
 type seen struct {
 	status  int
 	headers map[string]string
@@ -301,7 +301,6 @@ type seen struct {
 	err     error
 }
 
-// play runs the cells in sequence. Each begins once a request is answered.
 func (p *pickers) play() {
 	p.t.Helper()
 	for _, by := range []string{"relayed", "asked"} {
@@ -370,8 +369,8 @@ func (p *pickers) sick(c cell, steps []string) {
 
 const body = `{"model":"mine","messages":[{"role":"user","content":"hello"}]}`
 
-// honest sends a request of another client of a pool. While the picker is left out, 503 is correct,
-// but the request must not change.
+// honest returns a function that sends a request of another client. While Penstock does not use the
+// picker, 503 is correct, but the request must arrive unchanged.
 func (p *pickers) honest(by string) func() error {
 	return func() error {
 		s := p.rig.send(by+".test", nil, body)

@@ -37,7 +37,7 @@ type principal struct {
 
 var principals = []principal{tenant, hub, hubMember, member, remotePicker, modelServerOf, client}
 
-// A new field of a type, and a row whose field no longer exists, need a decision. This test runs no
+// A new field of a type needs a row in the table, and a row needs a field. This test starts no
 // program.
 func TestPrincipals_EveryCellIsDecided(t *testing.T) {
 	table := readMatrix(t)

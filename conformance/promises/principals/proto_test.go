@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// walkProto is walker.walk for a protobuf message. It does not descend again into a message that
-// contains itself. Messages in whole count as one field.
+// walkProto is walk for a protobuf message. It does not descend again into a message that contains
+// itself. A message for which whole returns true counts as one field.
 func (w *walker) walkProto(
 	path string, m protoreflect.MessageDescriptor, whole func(protoreflect.MessageDescriptor) bool,
 	within ...protoreflect.FullName,
@@ -54,8 +54,7 @@ func contains(list []protoreflect.FullName, name protoreflect.FullName) bool {
 	return false
 }
 
-// protoClass returns the class of a protobuf field or element, or "" for a message with fields of
-// its own.
+// protoClass returns the class of a protobuf field or element, or "" for a message with fields.
 func (w *walker) protoClass(path string, f protoreflect.FieldDescriptor) class {
 	longest := ""
 	for end := range w.classes {
@@ -87,13 +86,13 @@ func (w *walker) protoClass(path string, f protoreflect.FieldDescriptor) class {
 	return number
 }
 
-// Sizes of values of protobuf fields, for maximum and overflow.
+// Sizes of the values maximum and overflow in protobuf fields.
 var (
 	protoText  = map[value]int{zero: 0, maximum: 4 << 10, overflow: 128 << 10}
 	protoItems = map[value]int{zero: 0, maximum: 32, overflow: 10_000}
 )
 
-// setProto sets the field at a path. Empty lists on the path get an element.
+// setProto sets the field at a path. An empty list on the path gets an element.
 func setProto(t testing.TB, m protoreflect.Message, steps []string, v value, another func(class) string, c class) {
 	t.Helper()
 	f := m.Descriptor().Fields().ByName(protoreflect.Name(steps[0]))
@@ -145,7 +144,7 @@ func setProto(t testing.TB, m protoreflect.Message, steps []string, v value, ano
 	}
 }
 
-// seed gives a header a name and a value, without which its other fields have no effect.
+// seed sets a header's name and value. Without them, the header's other fields have no effect.
 func seed(m protoreflect.Message) {
 	for i := range m.Descriptor().Fields().Len() {
 		switch f := m.Descriptor().Fields().Get(i); f.Name() {
@@ -159,7 +158,7 @@ func seed(m protoreflect.Message) {
 	}
 }
 
-// repeat makes a list of n elements, copies of the first one or empty.
+// repeat makes a list of n elements, which are copies of the first element, or empty.
 func repeat(list protoreflect.List, f protoreflect.FieldDescriptor, n int) {
 	for list.Len() < n {
 		switch {

@@ -10,8 +10,8 @@ import (
 )
 
 // remotePicker is a pool's external picker. It writes its answers by ext_proc, and its gRPC health.
-// Penstock's picker calls the picker of an import with undeclared servers (relayed), and Envoy
-// itself the picker of a pool (asked).
+// Penstock's picker calls the picker of an import with undeclared servers (relayed). Envoy itself
+// calls the picker of a pool (asked).
 var remotePicker = principal{"remote picker", func(t testing.TB) []field {
 	w := &walker{classes: remotePickerClasses}
 	whole := func(m protoreflect.MessageDescriptor) bool {
@@ -31,7 +31,7 @@ var remotePicker = principal{"remote picker", func(t testing.TB) []field {
 	return w.done(t)
 }}
 
-// wholeHeader are messages outside of ext_proc whose fields are walked, too.
+// wholeHeader are messages outside of ext_proc whose fields are also cells.
 var wholeHeader = map[protoreflect.FullName]bool{
 	"envoy.config.core.v3.HeaderMap":                           true,
 	"envoy.config.core.v3.HeaderValue":                         true,
@@ -45,8 +45,6 @@ var remotePickerClasses = map[string]class{
 	"remove_headers[]": name,
 }
 
-// No answer of another picker may lead to another pool's servers, or change another pool's
-// requests.
 func TestPrincipals_RemotePickerChangesNoOtherRequests(t *testing.T) {
 	newPickers(t).play()
 }

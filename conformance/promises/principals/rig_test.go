@@ -24,9 +24,10 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// rig is a penstock serve on a folder, with an Envoy for its Gateway infra/gw, and the victim: an
-// HTTPRoute, an InferencePool, a Service and a model server in the namespace victim, all named
-// victim, at victim.test. The victim's clients send requests until the test ends.
+// rig is a penstock serve on a folder, with an Envoy for its Gateway infra/gw, and the victim. The
+// victim's objects are in the namespace victim and named victim: an HTTPRoute for victim.test, an
+// InferencePool, a Service and a model server. The victim's clients send requests until the test
+// ends.
 //
 // The Gateway accepts routes of all namespaces and, by default, no ListenerSets. Gateway
 // infra/sets, with its own Envoy, accepts ListenerSets of all namespaces, whose authors may take
@@ -38,12 +39,12 @@ type rig struct {
 	// interface.
 	gateway             map[string]int
 	picker, http, admin int
-	server              *httptest.Server // the victim's server
+	server              *httptest.Server
 	penstock            *process.Process
 	envoys              []*process.Process
 
 	marker   int
-	saved    map[string]int // file -> marker of its last settle
+	saved    map[string]int // the marker of the last settle, by file
 	former   string         // the marker that the last settle removed
 	rejected []string       // NACKs of any Envoy since settle began
 	configs  string         // the victim's part of Envoy's configuration at the start
@@ -109,7 +110,7 @@ func (r *rig) attach(gateway string, admin int) {
 	r.ends(envoy)
 }
 
-// modelServer answers each request with a text. Its metrics page is that of an idle vLLM.
+// modelServer answers each request with a text. Its metrics page is an idle vLLM's.
 func modelServer(reply string) *httptest.Server {
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/metrics" {
@@ -189,7 +190,6 @@ endpoints: [{addresses: [%s]}]
 		port, ip)
 }
 
-// victimRequests returns the victim's clients' requests: to the pool and to the Service.
 func (r *rig) victimRequests() []func() error {
 	chat := `{"model":"victim","messages":[{"role":"user","content":"hello"}]}`
 	return []func() error{
@@ -257,8 +257,8 @@ func (r *rig) end() {
 	r.Logf("%d requests of the victim", r.sent)
 }
 
-// changed describes how the victim's configuration or reports differ from the start, and Envoys'
-// NACKs; "": nothing changed.
+// changed describes differences of the victim's configuration or reports from the start, and
+// Envoys' NACKs; "" means no difference.
 func (r *rig) changed() string {
 	r.Helper()
 	return cmp.Diff(r.reports, r.victimReports(r.status())) + cmp.Diff(r.configs, r.victimConfiguration()) +
@@ -276,9 +276,10 @@ func (r *rig) unchanged(what string) (same bool) {
 	return changed == ""
 }
 
-// settle saves objects in the folder in place of the previous ones of that name. It waits until
-// Envoy and the status reflect them; r.rejected then has Envoy's NACKs. Each call writes a new
-// file: after a document that does not parse, the reader keeps a file's former objects.
+// settle replaces the objects that an earlier call with this name saved in the folder. It waits
+// until Envoy and the status reflect the objects; r.rejected then has Envoy's NACKs. Each call
+// writes a new file, because Penstock keeps a file's former objects after a document that does not
+// parse.
 func (r *rig) settle(name, objects string) {
 	r.Helper()
 	last, had := r.saved[name]
@@ -311,7 +312,7 @@ spec:
 
 func numbered(name string, n int) string { return fmt.Sprintf("%d-%s", n, name) }
 
-// reported returns an error until the status has the last marker and lacks the one before. Each
+// reported returns an error until the status has the last marker and lacks the marker before. Each
 // change of the folder causes one report.
 func (r *rig) reported() error {
 	var has []string
@@ -345,7 +346,7 @@ func (r *rig) synced() error {
 	for _, p := range proxies {
 		for _, t := range p.Types {
 			switch {
-			case t.Rejected > 0 && strings.Contains(t.LastNack, "Address already in use"): // of another process
+			case t.Rejected > 0 && strings.Contains(t.LastNack, "Address already in use"): // port of another process
 			case t.Rejected > 0:
 				nack := fmt.Sprintf("%s rejects %d of %s: %s", p.Gateway, t.Rejected, t.Type, t.LastNack)
 				r.rejected = append(r.rejected, nack)
@@ -414,7 +415,7 @@ func (r *rig) victimReports(d document) string {
 }
 
 // victimConfiguration returns the victim's part of Envoy's configuration: clusters and endpoints
-// with its name, and its virtual host with its own routes in order.
+// with the victim's name, and the victim's virtual host with its own routes in order.
 func (r *rig) victimConfiguration() string {
 	var dump any
 	r.get(local(r.admin), "/config_dump?include_eds", &dump)

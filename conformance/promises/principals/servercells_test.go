@@ -19,12 +19,12 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process/processtest"
 )
 
-// servers are the hostile model servers. Each cell has a server, with its own pool and address.
+// servers are the hostile model servers. Each cell has a server with its own pool and address.
 type servers struct {
 	*run
 	fields map[string]field
 	list   []*serverCell
-	zmq    int // the port of KV events and loads
+	zmq    int
 }
 
 type serverCell struct {
@@ -51,7 +51,7 @@ func newServers(t testing.TB) *servers {
 		server.root, server.part, _ = strings.Cut(c.field, ".")
 		server.port = server.listen(t, 0, server.serve)
 		if strings.HasPrefix(server.part, "nv_") {
-			server.listen(t, 8002, server.serve) // Triton's port of metrics
+			server.listen(t, 8002, server.serve) // Triton's metrics port
 		}
 		if server.root == "events" || server.root == "load" {
 			server.listen(t, s.zmq, server.publish)
@@ -63,7 +63,7 @@ func newServers(t testing.TB) *servers {
 	return s
 }
 
-// objects returns the cell's pool, with settings that make Penstock read the field.
+// objects returns the cell's pool, with settings for which Penstock reads the field.
 func (c *serverCell) objects(zmq int) string {
 	text := poolOf(c.pool, c.address, fmt.Sprint(c.port))
 	engine := ""
@@ -158,7 +158,6 @@ var pages = []string{
 		"nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"fraction\"} 0\n",
 }
 
-// page returns a metrics page with the series of all engines and the cell's value.
 func (c *serverCell) page() string {
 	page := strings.Join(pages, "")
 	if c.root != "metrics" {
@@ -166,7 +165,7 @@ func (c *serverCell) page() string {
 	}
 	series, labels, some := strings.Cut(c.part, "{")
 	switch name, value, selects := strings.Cut(strings.TrimSuffix(labels, "}"), "="); {
-	case selects: // the label is in a line of its own
+	case selects: // the series has a separate line with this label
 		return page + fmt.Sprintf("%s{%s=%q} %s\n", series, name, value, c.number())
 	case some: // a label
 		text := c.text()
@@ -218,7 +217,7 @@ func (c *serverCell) text() string {
 	return strings.Repeat("a", map[value]int{zero: 0, maximum: 4 << 10, overflow: 256 << 10}[c.value])
 }
 
-// publish is the server's PUB socket. It sends the cell's message, then a correct one.
+// publish acts as the server's PUB socket. It sends the cell's message, and then valid messages.
 func (c *serverCell) publish(conn net.Conn) {
 	p := parties.KVPublisher{Conn: conn}
 	if p.Greet() != nil {

@@ -60,7 +60,7 @@ func literalText(n ast.Node) (string, bool) {
 	return s, err == nil
 }
 
-// arguments returns the texts with which a function or method is called.
+// arguments returns the string literals in calls of a function or method.
 func arguments(files []*ast.File, function string) (out []string) {
 	for _, file := range files {
 		ast.Inspect(file, func(n ast.Node) bool {
@@ -89,8 +89,8 @@ func arguments(files []*ast.File, function string) (out []string) {
 	return slices.Compact(out)
 }
 
-// cases returns the texts in a function's switches, below the constant of the enclosing case: case
-// "role" within case inMessage is "inMessage.role".
+// cases returns the strings in a function's switches, prefixed with the constant of the enclosing
+// case: case "role" within case inMessage is "inMessage.role".
 func cases(files []*ast.File, function string) (out []string) {
 	for _, file := range files {
 		for _, d := range file.Decls {

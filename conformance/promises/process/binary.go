@@ -34,13 +34,13 @@ func Envoy(ctx context.Context) (string, error) {
 	return path, nil
 }
 
-// Penstock builds the penstock binary into a folder, with further flags of go build. Like make test
-// it uses -trimpath, so that dependencies are compiled once.
+// Penstock builds the penstock binary into a folder. flags are further flags of go build.
+// -trimpath, as in make test, compiles dependencies only once.
 func Penstock(ctx context.Context, dir string, flags ...string) (string, error) {
 	return Build(ctx, dir, "penstock", flags...)
 }
 
-// Build is Penstock for any program below cmd.
+// Build builds any program below cmd, as Penstock does.
 func Build(ctx context.Context, dir, program string, flags ...string) (string, error) {
 	tree, err := root(ctx)
 	if err != nil {
@@ -60,8 +60,8 @@ func build(ctx context.Context, tree, path, program string, flags ...string) err
 	return nil
 }
 
-// Earlier builds penstock into a folder from an earlier commit, whose source tree it unpacks into
-// the subfolder tree.
+// Earlier builds penstock from an earlier commit into a folder. The subfolder tree gets the
+// commit's source tree.
 func Earlier(ctx context.Context, dir, commit string) (string, error) {
 	here, err := root(ctx)
 	if err != nil {

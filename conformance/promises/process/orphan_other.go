@@ -4,6 +4,6 @@ package process
 
 import "syscall"
 
-// Attributes only keeps the terminal's signals from the child: kernels other than Linux do not end
-// a child with its parent.
+// Attributes only keeps the terminal's signals from a child. Kernels other than Linux do not end a
+// child with its parent.
 func Attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -8,8 +8,9 @@ import (
 	"sync"
 )
 
-// Ports assigns each port of 127.0.0.1 once, below the range that the kernel assigns to clients, so
-// that no client reaches a wrong server. The zero value is ready, and safe for concurrent use.
+// Ports assigns ports of 127.0.0.1, each once. The ports are below the range that the kernel
+// assigns to clients, so that no client reaches a wrong server. The zero value is ready, and safe
+// for concurrent use.
 type Ports struct {
 	lock  sync.Mutex
 	given map[int]bool

@@ -38,7 +38,7 @@ func Start(name, logPath, binary string, env []string, args ...string) (*Process
 	p.cmd.SysProcAttr = Attributes()
 	began := make(chan error)
 	go func() {
-		runtime.LockOSThread() // Pdeathsig is sent when the thread that starts the child ends
+		runtime.LockOSThread() // Pdeathsig is sent when the thread that started the child ends
 		defer runtime.UnlockOSThread()
 		err := p.cmd.Start()
 		began <- err
@@ -54,10 +54,10 @@ func Start(name, logPath, binary string, env []string, args ...string) (*Process
 	return p, nil
 }
 
-// PID is the process ID.
+// PID returns the process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Signal sends a signal. The process may have ended.
+// Signal sends a signal, which has no effect on an ended process.
 func (p *Process) Signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
 
 // Ended returns a channel that closes when the process has ended.
@@ -74,10 +74,10 @@ func (p *Process) Running() error {
 	}
 }
 
-// ExitCode is the exit status of an ended process; -1 if a signal ended it.
+// ExitCode returns the exit status of an ended process; -1 if a signal ended it.
 func (p *Process) ExitCode() int { return p.cmd.ProcessState.ExitCode() }
 
-// Stop sends SIGTERM, and SIGKILL after wait.
+// Stop sends SIGTERM and, after wait, SIGKILL.
 func (p *Process) Stop(wait time.Duration) error {
 	p.Signal(syscall.SIGCONT)
 	p.Signal(syscall.SIGTERM)
@@ -107,13 +107,13 @@ func (p *Process) Answers(url string) error {
 	return nil
 }
 
-// RSS is the resident memory in bytes.
+// RSS returns the resident memory in bytes.
 func (p *Process) RSS() (int64, error) { return RSS(p.PID()) }
 
-// RSS is the resident memory of a process of this machine, in bytes.
+// RSS returns the resident memory of a process of this machine, in bytes.
 func RSS(pid int) (int64, error) { return Resident(pid, "VmRSS") }
 
-// Resident is one of a process's figures in /proc/PID/status, in bytes.
+// Resident returns a memory figure of a process from /proc/PID/status, in bytes.
 func Resident(pid int, field string) (int64, error) {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

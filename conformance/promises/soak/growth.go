@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// slope fits a line. It returns the growth of values and its standard error, both in % of the mean
-// per hour. The error allows for correlation of successive deviations.
+// slope fits a line to values. It returns the line's slope and its standard error, both in % of the
+// mean per hour. The error allows for correlation of successive deviations.
 func slope(hours, values []float64) (percent, deviation float64) {
 	n := float64(len(hours))
 	var meanX, meanY float64
@@ -38,9 +38,9 @@ func slope(hours, values []float64) (percent, deviation float64) {
 	return 100 * b / meanY, 100 * math.Sqrt(rest/(n-2)/xx*(1+alike)/(1-alike)) / meanY
 }
 
-// apart removes from values their linear dependence on sizes, and keeps their mean. Applied to
-// times, too, it gives the slope of a fit by time and size (Frisch and Waugh, Econometrica 1,
-// 1933).
+// apart removes the linear dependence on sizes from values, and keeps the mean. If apart is also
+// applied to the times, a linear fit gives the slope of a fit by time and size (Frisch and Waugh,
+// Econometrica 1, 1933).
 func apart(values, sizes []float64) []float64 {
 	if len(sizes) != len(values) || len(values) == 0 {
 		return values
@@ -65,12 +65,11 @@ func apart(values, sizes []float64) []float64 {
 	return out
 }
 
-// apart removes from values the dependence on the configuration's size and the number of endpoints.
 func (s *Samples) apart(values []float64) []float64 {
 	return apart(apart(values, s.size), apart(s.endpoints, s.size))
 }
 
-// Limits of soak_slope, in % an hour.
+// These are the limits of soak_slope, in % per hour.
 const (
 	maxLiveSlope = 2
 	maxRSSSlope  = 10
@@ -78,9 +77,9 @@ const (
 
 // Slope is the growth of one figure of a process.
 type Slope struct {
-	Name               string  // heap, goroutines or rss
-	Percent, Deviation float64 // growth by a linear fit, and its standard error, in % of the mean an hour
-	Limit              int     // of Percent
+	Name               string  // "heap", "goroutines" or "rss"
+	Percent, Deviation float64 // slope of a linear fit and its standard error, in % of the mean per hour
+	Limit              int     // maximum of Percent
 }
 
 func (s Slope) String() string {
@@ -91,11 +90,11 @@ func (s Slope) String() string {
 // Shortest is the shortest soak whose slopes are judged.
 const Shortest = 30 * time.Minute
 
-// judged is in hours. It is below half of Shortest, because samples begin some time after the
-// second half of a soak.
+// judged is the shortest time of samples for judged slopes, in hours. It is less than half of
+// Shortest, because samples begin some time after the second half of a soak.
 const judged = 14.0 / 60
 
-// Judged states how slopes are judged, or why they are not.
+// Judged describes how slopes are judged, or the reason why not.
 func (s *Samples) Judged() string {
 	if s.hours() < judged {
 		return fmt.Sprintf(

@@ -11,7 +11,7 @@ func TestSoak_SlopeIsFoundInNoise(t *testing.T) {
 		hours, noise := float64(i)/720, float64(i%7-3)
 		s.at = append(s.at, hours)
 		s.heap = append(s.heap, 1000+noise)              // without growth
-		s.goroutines = append(s.goroutines, 100+2*hours) // grows by 2 an hour, about 2 %
+		s.goroutines = append(s.goroutines, 100+2*hours) // grows by 2 per hour, about 2 %
 		s.rss = append(s.rss, 1000+200*hours+noise)
 	}
 	if percent, deviation := slope(s.at, s.goroutines); math.Abs(percent-1.99) > 0.01 || deviation > 1e-6 {
@@ -38,7 +38,7 @@ func TestSoak_LargerConfigurationIsNoGrowth(t *testing.T) {
 	flat, grows := Samples{}, Samples{}
 	for i := range 360 {
 		hours, noise := float64(i)/720, float64(i%7-3)
-		size := 50 + 40*math.Sin(float64(i)/200) // larger at the end
+		size := 50 + 40*math.Sin(float64(i)/200) // the configuration is larger at the end
 		endpoints := 30 + size/5 + 20*hours + 5*math.Cos(float64(i)/30)
 		for _, s := range []*Samples{&flat, &grows} {
 			s.at, s.size, s.endpoints = append(s.at, hours), append(s.size, size), append(s.endpoints, endpoints)

@@ -21,14 +21,13 @@ const interval = 5 * time.Second
 
 // Samples records a process's memory and goroutines over time.
 type Samples struct {
-	// Dir is the folder for samples.tsv and for heap profiles at the beginning and the end of the
-	// soak.
+	// Dir is the folder for samples.tsv, and for heap profiles at the beginning and the end.
 	Dir string
-	// Size returns the current size of the configuration, in any unit; nil: the size is constant.
+	// Size returns the current size of the configuration, in any unit; nil means a constant size.
 	Size func() float64
 
 	at                    []float64 // hours
-	heap, goroutines, rss []float64 // live bytes; number of goroutines; resident bytes without files
+	heap, goroutines, rss []float64 // live heap in bytes; number of goroutines; resident bytes without files
 	size, endpoints       []float64 // size of the configuration; number of endpoints
 }
 
@@ -36,7 +35,7 @@ type Samples struct {
 func (s *Samples) Len() int { return len(s.at) }
 
 // Take records samples of a process of this machine until ctx ends. socket is the path of api.sock
-// in its state folder.
+// in the process's state folder.
 func (s *Samples) Take(ctx context.Context, pid int, socket string) error {
 	client := &http.Client{Timeout: interval,
 		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -83,7 +82,7 @@ func (s *Samples) take(ctx context.Context, pid int, client *http.Client) error 
 				append(s.rss, float64(rss))
 			s.size, s.endpoints = append(s.size, s.sized()), append(s.endpoints, sample.endpoints)
 		} else if ctx.Err() == nil {
-			last = err // fails while the process is frozen
+			last = err // expected while the process is frozen
 		}
 		select {
 		case <-time.After(interval):
@@ -117,8 +116,8 @@ func (s *Samples) write(out io.Writer) error {
 
 type needs struct{ heap, goroutines, endpoints float64 }
 
-// live reads /metrics, because a heap profile would take memory itself. The live heap is half of
-// the heap size that starts the next collection.
+// live reads /metrics, because a heap profile would itself use memory. The live heap is half of the
+// heap size that starts the next collection.
 func live(ctx context.Context, client *http.Client) (sample needs, err error) {
 	add := func(into *float64, line, name string) {
 		if text, ok := strings.CutPrefix(line, name); ok {

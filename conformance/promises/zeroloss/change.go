@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// change is a kind of change. do edits the world and returns a description, or "" if it does not
-// apply.
+// change is a kind of change. do edits the world and returns a description, or "" if the change is
+// not possible.
 type change struct {
 	name   string
 	weight int
@@ -55,7 +55,7 @@ func changes() []change {
 	}
 }
 
-// next draws a kind of change that applies, from only if that is not empty.
+// next draws a possible change and makes it. only, if not empty, limits the kinds.
 func (w *world) next(seed, step uint64, only []string) (string, error) {
 	rng := rand.New(rand.NewPCG(seed, step))
 	w.late, w.stopped, w.retired = nil, nil, nil
@@ -141,7 +141,7 @@ func (w *world) member(rng *rand.Rand) *member {
 	return m
 }
 
-// move gives a route new backends. The method collect deletes the old ones if nothing refers to
+// move gives a route new backends. collect later deletes the old backends if no object refers to
 // them.
 func move(w *world, rng *rand.Rand) (string, error) {
 	name, r := w.someRoute(rng)
@@ -205,7 +205,7 @@ func edit(f func(*pool, *rand.Rand) string) func(*world, *rand.Rand) (string, er
 	}
 }
 
-// protocol switches a pool between HTTP/1.1 and HTTP/2. Its servers serve both.
+// protocol switches a pool between HTTP/1.1 and HTTP/2. The pool's servers serve both.
 func protocol(w *world, rng *rand.Rand) (string, error) {
 	name, p := w.somePool(rng)
 	if p == nil {
@@ -224,8 +224,8 @@ func noPolicy(w *world, rng *rand.Rand) (string, error) {
 	return name, nil
 }
 
-// full changes the limit at which a pool overflows. The pool must have a spill target and be none
-// itself. Otherwise 429 would be a correct answer.
+// full changes the limit at which a pool overflows. The pool must have a spill target, and must not
+// be one. Otherwise 429 would be a correct answer.
 func full(w *world, rng *rand.Rand) (string, error) {
 	name, p := w.somePool(rng)
 	if p == nil || p.external || len(p.spill) == 0 || w.spilledTo(name) {
@@ -235,7 +235,7 @@ func full(w *world, rng *rand.Rand) (string, error) {
 	return fmt.Sprintf("%s at %d", name, p.full), nil
 }
 
-// spill changes targets and limit in one policy, and so in one revision.
+// spill changes targets and limit in one policy, so that both take effect in one revision.
 func spill(w *world, rng *rand.Rand) (string, error) {
 	name, p := w.somePool(rng)
 	if p == nil {
@@ -286,7 +286,7 @@ func otherSecret(w *world, rng *rand.Rand) (string, error) {
 
 const (
 	mostListeners = 6
-	mostServers   = 5 // of a fleet
+	mostServers   = 5 // of each fleet
 )
 
 func addListener(w *world, rng *rand.Rand) (string, error) {

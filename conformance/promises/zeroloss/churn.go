@@ -19,8 +19,8 @@ func addServer(w *world, rng *rand.Rand) (string, error) {
 	return fmt.Sprintf("%s at %d", s.name, s.port), s.serve()
 }
 
-// lateServer adds a server that does not accept connections yet. Envoy retries its requests at
-// another server, so no policy may have zero fallbacks.
+// lateServer adds a server that does not accept connections yet. Envoy retries the server's
+// requests at another server, so every policy must allow fallbacks.
 func lateServer(w *world, rng *rand.Rand) (string, error) {
 	f := w.someFleet(rng)
 	if len(f.servers) >= mostServers || len(f.serving()) < 2 {

@@ -20,12 +20,12 @@ import (
 
 const (
 	eventEvery = 100 * time.Millisecond
-	// For the duration settled after a change, an answer may still follow the old configuration.
+	// after a change, an answer may follow the old configuration for this time
 	settled        = 10 * time.Second
 	requestTimeout = 20 * time.Second
 	smallBody      = 200
 	largeBody      = 1 << 20
-	largeOne       = 25 // of this many plain requests, one has a large body
+	largeOne       = 25 // one of this many plain requests has a large body
 	freshTransport = 1
 )
 
@@ -35,12 +35,13 @@ type target struct {
 	tls  bool
 
 	mu      sync.Mutex
-	fleets  map[string]time.Time // fleet that may answer -> until when; zero: no end
+	fleets  map[string]time.Time // end of the time in which a fleet may answer, by fleet; zero means no end
 	asked   bool
 	waiting int // requests without response headers
 }
 
-// expect sets the fleets that answer. The previous ones may still answer for the duration settled.
+// expect sets the fleets that answer. The previous fleets may still answer for the duration
+// settled.
 func (t *target) expect(fleets []string, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -71,7 +72,7 @@ func (t *target) strict(now time.Time) {
 	}
 }
 
-// begin returns false if the host gets no more requests.
+// begin returns false if the host must get no more requests.
 func (t *target) begin() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -112,7 +113,7 @@ type failure struct {
 	Step  int // the last step before the failure
 	ID    uint64
 	Host  string
-	What  string // plain, large or stream
+	What  string // "plain", "large" or "stream"
 	Took  time.Duration
 	Cause string
 }
@@ -125,7 +126,7 @@ func (f failure) String() string {
 type clients struct {
 	rate, streams int
 	events        int
-	transports    []*http.Transport // kept alive; one connection for each request; HTTP/2 over TLS
+	transports    []*http.Transport // kept-alive connections; one connection for each request; HTTP/2 over TLS
 	body          []byte
 	failed        func(failure)
 
@@ -143,7 +144,7 @@ func newClients(rate, streams, events int, roots *x509.CertPool, failed func(fai
 	c := &clients{rate: rate, streams: streams, events: events, failed: failed,
 		body: []byte(strings.Repeat("all work and no play ", largeBody/21))}
 	for i := range 3 {
-		// Close idle connections before the proxy closes them.
+		// Idle connections close before the proxy closes them.
 		t := &http.Transport{MaxIdleConnsPerHost: 100, IdleConnTimeout: 3 * time.Second,
 			DisableKeepAlives: i == freshTransport, TLSClientConfig: &tls.Config{RootCAs: roots}}
 		t.Protocols = new(http.Protocols)
@@ -255,7 +256,7 @@ func (c *clients) try(t *target, id uint64, what string, size, events int, began
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 200)) // the part that has arrived
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 200))
 		return fmt.Errorf("%s: %s", resp.Status, text)
 	}
 	var got answer

@@ -18,14 +18,15 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// At the end of a run, Envoy must have nothing stale. A fresh translation of the folder gives the
-// expected names, and a fresh Envoy the expected content.
+// This file checks that Envoy has nothing stale at the end of a run. A fresh translation of the
+// folder gives the expected names, and a fresh Envoy gives the expected content.
 
-// resources has content by "type name", without the marks, which differ between Envoys.
+// resources has resources' content by "type name", without the marks (see mark), which differ
+// between Envoys.
 type resources map[string]string
 
-// sections are the lists of a configuration dump with resources from ADS. resource and name are the
-// fields of a list's elements.
+// sections are the lists of a configuration dump with resources from ADS. resource and name are
+// field names of a list's elements.
 var sections = []struct{ kind, list, state, resource, name string }{
 	{"cluster", "dynamic_active_clusters", "", "cluster", "name"},
 	{"warming cluster", "dynamic_warming_clusters", "", "cluster", "name"},
@@ -110,9 +111,9 @@ func readDump(text []byte) (resources, error) {
 	return out, nil
 }
 
-// mark is the line that Penstock writes before a certificate that it sends again: Envoy would
-// acknowledge equal bytes without checking them again (xds/publish/secret.go). A fresh Envoy gets
-// no mark.
+// mark matches a line that Penstock writes before a certificate that it sends again, because Envoy
+// would acknowledge equal bytes without checking them again (xds/publish/secret.go). A fresh Envoy
+// gets no such line.
 var mark = regexp.MustCompile(`^[0-9a-f]+ [0-9a-f]+ [0-9a-f]+\n`)
 
 func unmark(object map[string]any) {
@@ -124,8 +125,8 @@ func unmark(object map[string]any) {
 	}
 }
 
-// unjudge removes the health of endpoints that Envoy checks: the results in its dump change after a
-// gate has stopped.
+// unjudge removes the health of endpoints that Envoy checks: this health changes after a gate has
+// stopped.
 func unjudge(value any) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -208,7 +209,7 @@ func (r *run) stale(ctx context.Context, e, fresh edge) error {
 	}
 	var has []string
 	for name := range got {
-		// The prefix health/ follows a probe of a picker. A translation of files has no probes.
+		// The prefix health/ depends on a probe of a picker. A translation of files has no probes.
 		has = append(has, strings.Replace(name, " health/", " ", 1))
 	}
 	slices.Sort(has)

@@ -20,8 +20,9 @@ func newFolder(path string) (*folder, error) {
 	return &folder{path: path, files: map[string]string{}}, os.MkdirAll(path, 0o755)
 }
 
-// update writes a file before the files that refer to it, and removes it after them. At random, it
-// replaces files atomically or in place, and pauses so that one change becomes two revisions.
+// update writes a file before the files that refer to it, and removes it after them. It chooses at
+// random whether it replaces a file atomically or in place, and whether it pauses, so that one
+// change becomes two revisions.
 func (f *folder) update(files map[string]string, rng *rand.Rand) ([]string, error) {
 	var did []string
 	pause := func() {
@@ -67,7 +68,7 @@ func (f *folder) replace(name, text string) error {
 	return os.Rename(path+"~", path)
 }
 
-// overwrite saves a file as cp does: for a moment the file is empty.
+// overwrite saves a file as cp does: the file is empty for a moment.
 func (f *folder) overwrite(name, text string) error {
 	return os.WriteFile(filepath.Join(f.path, name), []byte(text), 0o600)
 }

@@ -16,13 +16,13 @@ import (
 type server struct {
 	fleet, name string
 	port        int
-	draining    bool // state in the files, for the planning goroutine
+	draining    bool // state in the files; only the planning goroutine uses it
 
 	addresses []string
 	http      *http.Server
 	served    atomic.Int64
 	open      atomic.Int64
-	left      atomic.Int64 // when it left the files; 0: not yet
+	left      atomic.Int64 // time when the server left the files, in Unix nanoseconds; 0 means not yet
 	stray     func(s *server, since time.Duration)
 }
 
@@ -41,7 +41,7 @@ func newServer(fleet, name string, port int, stray func(*server, time.Duration))
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/chat/completions", s.chat)
 	mux.HandleFunc("GET /metrics", s.metrics)
-	// uvicorn, too, closes idle connections after 5 seconds.
+	// uvicorn also closes idle connections after 5 seconds.
 	s.http = &http.Server{Handler: mux, IdleTimeout: 5 * time.Second, ReadHeaderTimeout: 30 * time.Second,
 		ErrorLog: log.New(io.Discard, "", 0)}
 	s.http.Protocols = new(http.Protocols)
@@ -61,8 +61,8 @@ func (s *server) serve() error {
 	return nil
 }
 
-// linger is how long a server may get requests after it left the files, because a pick may precede
-// the change.
+// linger is how long a server may get requests after it left the files, because the pick may be
+// older than the change.
 const linger = 4 * time.Second
 
 func (s *server) retire(ctx context.Context) {
@@ -76,8 +76,8 @@ func (s *server) retire(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
-	// Shutdown waits for net/http, which writes the end of a response after its handler has
-	// returned.
+	// Shutdown also waits until net/http has written the end of each response, which happens after
+	// the handler has returned.
 	_ = s.http.Shutdown(ctx) // an error means that the run has ended
 }
 
@@ -87,8 +87,8 @@ func (s *server) chat(w http.ResponseWriter, r *http.Request) {
 	s.open.Add(1)
 	defer s.open.Add(-1)
 	s.served.Add(1)
-	// Servers of an external picker are exempt: Envoy may use its endpoints for a while without a
-	// pick.
+	// Servers of an external picker are exempt: Envoy may use this picker's endpoints for a while
+	// without a pick.
 	if left := s.left.Load(); left != 0 && s.fleet != externalFleet {
 		if since := time.Since(time.Unix(0, left)); since > linger {
 			s.stray(s, since)

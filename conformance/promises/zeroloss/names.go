@@ -13,10 +13,10 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/retry"
 )
 
-// namedFleet is the fleet whose ModelServers have a host name instead of an address, in a soak.
+// namedFleet is a fleet whose ModelServers have, in a soak, a host name instead of an address.
 const namedFleet = "f1"
 
-// namedAddresses are, in turn, the addresses of that host name.
+// namedAddresses are the addresses that the host name has in turn.
 var namedAddresses = []string{"127.0.1.1", "127.0.1.2"}
 
 func (r *run) resolver() []string {
@@ -56,7 +56,7 @@ func (r *run) unresolved(ctx context.Context, p *plane) error {
 	if err := r.looksUp(ctx); err != nil {
 		return err
 	}
-	if err := r.terminate(ctx, p); err != nil { // it starts with the address that it has saved
+	if err := r.terminate(ctx, p); err != nil { // p starts with the address that it has saved
 		return err
 	}
 	r.note("the DNS server answers SERVFAIL")
@@ -92,7 +92,7 @@ func (r *run) looksUp(ctx context.Context) error {
 }
 
 // soon waits longer than the longest time between two lookups of a name. Only a run that hangs
-// reaches its deadline.
+// reaches the deadline.
 func soon(ctx context.Context, what string, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()

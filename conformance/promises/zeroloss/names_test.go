@@ -9,10 +9,10 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// Two processes look up a name at different times, and must share the result. Otherwise one's
-// picker would name, for half a minute, an address that an Envoy of the other lacks.
+// Two processes look up a name at different times, and must share the result. Otherwise, for half a
+// minute, one process's picker picks an address that an Envoy of the other process lacks.
 func TestHostname_ProcessesHaveOneAnswer(t *testing.T) {
-	p := startPair(t, true, func(o *options) { o.Soak = time.Minute }) // a soak has a DNS server
+	p := startPair(t, true, func(o *options) { o.Soak = time.Minute }) // with Soak, the pair has a DNS server
 	p.flows(40)
 	has := func(address string) func() error {
 		return func() error {
@@ -40,7 +40,7 @@ func TestHostname_ProcessesHaveOneAnswer(t *testing.T) {
 	p.must(other.Stop(10 * time.Second))
 	p.must(other.start(p.Dir))
 	poll.Until(t, "it is answered", func() bool { return p.dns.Queries() >= 2 }) // one query for IPv4 and one for IPv6
-	// so that the process in served cannot look it up itself
+	// the process in served must not look up the name itself
 	p.dns.Drop()
 	p.must(other.ready(t.Context()))
 	poll.NoError(t, "the Envoy of the other process has the new address", limit, has(namedAddresses[p.named%2]))

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// order has the prefixes of files in the order of writing. Files are removed in reverse, so that
-// every reference has its object.
+// order has the prefixes of files in the order of writing. Files are removed in the reverse order,
+// so that the target of every reference exists.
 var order = []string{"servers-", "secret-", "service-", "pool-", "import-", "policy-", "gateway", "route-"}
 
 func (w *world) render() map[string]string {

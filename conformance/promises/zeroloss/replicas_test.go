@@ -21,15 +21,15 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// pair is two control planes and an Envoy. All its requests must succeed.
+// pair is two control planes and an Envoy. All requests to this Envoy must succeed.
 type pair struct {
 	*run
 	t    *testing.T
-	stop func() // ends the requests
+	stop func()
 }
 
 // startPair runs a pair until the test ends, and then reports lost requests. If envoy is false, the
-// test must start one.
+// test must start an Envoy.
 func startPair(t *testing.T, envoy bool, set ...func(*options)) *pair {
 	t.Helper()
 	t.Parallel()
@@ -144,10 +144,8 @@ func (p *plane) serves() error {
 	return nil
 }
 
-// resent lists the resources that a control plane has sent since its start.
 func (p *plane) resent() ([]string, error) { return p.metric("penstock_xds_resources_total") }
 
-// metric lists the lines of a metric whose value is not 0.
 func (p *plane) metric(name string) (lines []string, err error) {
 	body, err := p.get("/metrics")
 	if err != nil {
@@ -186,7 +184,7 @@ func (p *pair) listeners() map[string]int64 {
 
 func TestDeltaADS_RestartResendsNothingAndCutsNoStream(t *testing.T) {
 	p := startPair(t, true)
-	p.flows(200) // teaches Penstock the endpoints of external pickers
+	p.flows(200) // Penstock learns the endpoints of external pickers from requests
 	before := p.listeners()
 	a, b := p.planes[0], p.planes[1]
 	for _, turn := range []struct {
@@ -198,7 +196,7 @@ func TestDeltaADS_RestartResendsNothingAndCutsNoStream(t *testing.T) {
 		<-turn.again.Ended()
 		p.must(turn.again.start(p.Dir))
 		p.must(turn.again.ready(t.Context()))
-		// Now Envoy can only use the new process.
+		// Envoy can now only use the new process.
 		p.note("%s is back; the other one was killed", turn.again.name)
 		turn.other.Signal(syscall.SIGKILL)
 		<-turn.other.Ended()
@@ -215,8 +213,8 @@ func TestDeltaADS_RestartResendsNothingAndCutsNoStream(t *testing.T) {
 	}
 }
 
-// An upgrade may change any resource of Envoy. This one changes every listener, which is the worst
-// case: streams must end within the drain time.
+// An upgrade may change any resource of Envoy. This upgrade changes every listener, which is the
+// worst case: streams must end within the drain time.
 func TestUpgrade_ChangedListenersLoseNothing(t *testing.T) {
 	p := startPair(t, true)
 	for _, again := range p.planes {
@@ -250,7 +248,7 @@ func TestDeltaADS_RemovalDuringOutageArrivesOnReconnect(t *testing.T) {
 	p.must(p.nothingStale(t.Context()))
 }
 
-// Like a volume, the folder appears late: first it does not exist, then it is empty.
+// The folder first does not exist, and is then empty, like a volume that is mounted late.
 func TestDeltaADS_UnsyncedControlPlaneRemovesNothing(t *testing.T) {
 	p := startPair(t, true)
 	p.flows(100)
@@ -296,17 +294,17 @@ func TestDeltaADS_FrozenControlPlaneIsReplaced(t *testing.T) {
 		frozen = p.planes[1]
 	}
 	p.must(frozen.serves())
-	p.flows(200) // teaches Penstock the endpoints of external pickers
+	p.flows(200) // Penstock learns the endpoints of external pickers from requests
 	frozen.Signal(syscall.SIGSTOP)
 	p.flows(20)
-	p.change("listener-add", 1) // returns when the new host is served
+	p.change("listener-add", 1) // returns when Envoy serves the new host
 	p.flows(20)
 	frozen.Signal(syscall.SIGCONT)
 	p.change("listener-remove", 2)
 	p.flows(20)
 }
 
-// slow is a request whose body was sent in part.
+// slow is a request with an unfinished body.
 type slow struct {
 	conn net.Conn
 	rest string
@@ -339,8 +337,8 @@ func (s slow) end() (status string, err error) {
 	return resp.Status, errors.Join(err, resp.Body.Close())
 }
 
-// Envoy does not retry an ext_proc call with a partial answer, such as for a pick that waits for
-// the body.
+// A pick may wait for the body. Envoy does not retry such an ext_proc call once it has a partial
+// answer.
 func TestExtProc_PickMovesToOtherProcessWhenOneIsKilled(t *testing.T) {
 	p := startPair(t, true)
 	ours := p.world.pools["ours"] // the backend of r0
@@ -348,9 +346,9 @@ func TestExtProc_PickMovesToOtherProcessWhenOneIsKilled(t *testing.T) {
 	h2c := *ours
 	h2c.h2c = true
 	p.world.pools["h2c"], p.world.routes["r2"].backends = &h2c, []backend{{"pool", "h2c", 1}}
-	p.change("listener-add", 1) // returns when the new host is served, and all changes with it
+	p.change("listener-add", 1) // returns when Envoy serves the new host, and has all changes
 	var begun []slow
-	for range 16 { // enough to send each process some
+	for range 16 { // enough requests for both processes
 		begun = append(begun, p.slow(p.world.routes["r0"]), p.slow(p.world.routes["r2"]))
 	}
 	p.flows(40)

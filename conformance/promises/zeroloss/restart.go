@@ -19,8 +19,8 @@ func (r *run) processes(ctx context.Context) error {
 	return r.attach()
 }
 
-// edge is an Envoy. Edges share the Gateway's ports, and the kernel distributes connections among
-// them.
+// edge is an Envoy. All edges listen on the Gateway's ports, and the kernel distributes connections
+// among them.
 type edge struct {
 	*process.Process
 	admin int
@@ -158,7 +158,8 @@ func (r *run) kill(ctx context.Context, p *plane) error {
 	return r.again(ctx, p)
 }
 
-// freezeTime is too short to be detected. The control plane then resumes in the middle of its work.
+// freezeTime is too short for peers to detect the freeze. The control plane then resumes in the
+// middle of its work.
 const freezeTime = 4 * time.Second
 
 func (r *run) freeze(ctx context.Context, p *plane) error {

@@ -27,17 +27,17 @@ type options struct {
 	Rate, Streams int
 	Pace          time.Duration // mean time from one change to the next
 	Events        int           // number of events in the longest streams
-	Drain         time.Duration // of Envoy's listeners, longer than any stream
-	Restarts      int           // for each control plane
-	Envoys        int           // connected to two control planes; 0: one Envoy
-	Play          []int         // nil: all steps
+	Drain         time.Duration // drain time of Envoy's listeners; longer than any stream
+	Restarts      int           // number of restarts of each control plane
+	Envoys        int           // number of Envoys, each connected to two control planes; 0 means one
+	Play          []int         // numbers of the steps to run; nil means all
 	Early         bool          // end with the first failure
-	Soak          time.Duration // duration, in place of Steps and Restarts; 0: no soak
+	Soak          time.Duration // duration of a soak, which replaces Steps and Restarts; 0 means no soak
 	Up            bool          // penstock up instead of two penstock serve
-	Only          []string      // kinds of change
-	Penstock      string        // the binary
+	Only          []string      // the kinds of changes; empty means all
+	Penstock      string
 	Envoy         string
-	Dir           string // for files and logs
+	Dir           string // folder for files and logs
 	Verbose       io.Writer
 	Progress      io.Writer // may be nil
 }
@@ -54,9 +54,9 @@ type run struct {
 	up        *process.Process
 	edges     []edge
 	picker    *plane
-	dns       *nameserver.Server // in a soak, resolves the name of namedFleet
-	size      atomic.Int64       // bytes of the configuration
-	named     int                // how often the answer of dns has changed
+	dns       *nameserver.Server // in a soak, the DNS server for the name of namedFleet
+	size      atomic.Int64       // size of the configuration in bytes
+	named     int                // number of changes of the answer of dns
 	retired   sync.WaitGroup
 
 	mu       sync.Mutex
@@ -71,9 +71,9 @@ type result struct {
 	Requests, Streams int64
 	Changes           int
 	Restarts          int
-	Stalls            []stall        // of the machine
-	Faults            map[string]int // of a soak, by name
-	Samples           *soak.Samples  // of a soak
+	Stalls            []stall        // stalls of the machine
+	Faults            map[string]int // number of faults in a soak, by name
+	Samples           *soak.Samples  // nil without a soak
 	Failures          []failure
 	Log               []string
 	Took              time.Duration
@@ -264,7 +264,7 @@ func (r *run) play(ctx context.Context) (res result, err error) {
 	}
 	stop()
 	if r.up != nil {
-		// Requests in flight must complete, because Penstock drains its Envoy before it ends.
+		// Penstock drains its Envoy before it ends, so requests in flight must complete.
 		r.note("SIGTERM to penstock up")
 		r.up.Signal(syscall.SIGTERM)
 	}
@@ -326,7 +326,7 @@ func (r *run) changes(ctx context.Context, steps iter.Seq[int], due []restart, r
 		}
 		res.Changes++
 		for len(due) > 0 && due[0].step <= step {
-			if due[0].step == step { // otherwise Play omits the step
+			if due[0].step == step { // a lower number is a step that Play omits
 				if err := due[0].do(ctx); err != nil {
 					return err
 				}
@@ -408,8 +408,8 @@ func (r *run) announce(ctx context.Context) error {
 	return nil
 }
 
-// knock opens connections until, most likely, each Envoy has one: twenty more for each further
-// Envoy, because the kernel distributes them at random.
+// knock opens connections until, most likely, each Envoy has a connection. The kernel distributes
+// connections at random, so knock opens twenty more for each further Envoy.
 func (r *run) knock(t *target) error {
 	for range 1 + 20*max(0, len(r.edges)-1) {
 		id := r.clients.ids.Add(1)

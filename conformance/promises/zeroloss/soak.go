@@ -14,13 +14,14 @@ import (
 
 const (
 	faultInterval = 45 * time.Second
-	// A control plane's memory is measured after warming, in which its records of picks fill.
+	// A control plane's memory is measured after this time, in which its records of picks fill.
 	warming   = 10 * time.Minute
 	diskFault = 10 * time.Second
 )
 
-// A fault affects one plane. Faults that end it spare plane 0 from shortly before the second half
-// of the soak, in which its memory is measured.
+// fault is a fault of one plane. If ends is set, it ends the plane's process. Such faults spare
+// plane 0 shortly before and during the second half of the soak, in which the memory of plane 0 is
+// measured.
 type fault struct {
 	name  string
 	plane int
@@ -42,7 +43,8 @@ func (r *run) faults() []fault {
 	}
 }
 
-// disk puts a file in place of the state folder, so that every access below it fails, even as root.
+// disk puts a file in place of the state folder, so that every access below the folder fails, even
+// as root.
 func (r *run) disk(ctx context.Context, p *plane) error {
 	r.note("the state folder of %s cannot be used", p.name)
 	away := p.state + ".away"

@@ -47,13 +47,13 @@ func (p *plane) picked() (float64, error) {
 	return sum, err
 }
 
-// Two Envoys get their configuration from different processes, but call both for picks. So both
-// Envoys must have an endpoint that one process learns before either uses it.
+// Two Envoys get their configuration from different processes, but call both for picks. When one
+// process learns an endpoint, both Envoys must have it before either process picks it.
 func TestReplicas_EnvoysServeAlikeWhenOneProcessIsKilled(t *testing.T) {
 	p := startPair(t, false)
 	a, b := p.planes[0], p.planes[1]
 	p.must(b.Stop(10 * time.Second))
-	first := p.add("first", a, b) // it connects to a
+	first := p.add("first", a, b) // the Envoy connects to a
 	p.must(b.start(p.Dir))
 	p.must(b.ready(t.Context()))
 	second := p.add("second", b)
@@ -63,7 +63,7 @@ func TestReplicas_EnvoysServeAlikeWhenOneProcessIsKilled(t *testing.T) {
 		poll.NoError(t, "an Envoy at each control plane", limit, plane.serves)
 	}
 
-	// The pods are unknown until a pick names them.
+	// Penstock learns the pods when a pick names them.
 	p.world.imports["far"] = &imported{
 		members: []*member{{name: "east", kind: "relayed", fleet: externalFleet, weight: 1}},
 	}
@@ -85,7 +85,6 @@ func TestReplicas_EnvoysServeAlikeWhenOneProcessIsKilled(t *testing.T) {
 		}
 	}
 
-	// First one Envoy and then the other must reconnect to the other process.
 	for step, gone := range []*plane{a, b} {
 		p.note("SIGKILL to %s", gone.name)
 		gone.Signal(syscall.SIGKILL)
@@ -109,8 +108,8 @@ func TestReplicas_EnvoysServeAlikeWhenOneProcessIsKilled(t *testing.T) {
 }
 
 // Any process answers an Envoy's ext_proc calls, and each worker of Envoy reports ended requests to
-// one process. Without these reports, a picker would count ended requests until its pools seem
-// full.
+// one process. The processes must share these reports. Otherwise a picker would count ended
+// requests until its pools seem full.
 func TestAccessLog_EndedRequestsLeaveEveryPickersCount(t *testing.T) {
 	p := startPair(t, true)
 	p.flows(400)

@@ -20,8 +20,7 @@ func (r *run) stalled(name string, d time.Duration) {
 	r.stalls = append(r.stalls, stall{time.Now().Add(-d), time.Now()})
 }
 
-// inStalls counts requests that failed during a stall. They do not prove a loss, but the run still
-// fails.
+// inStalls counts requests that failed during a stall. They prove no loss, but the run still fails.
 func (res result) inStalls() (n int) {
 	for _, f := range res.Failures {
 		if slices.ContainsFunc(res.Stalls, func(s stall) bool {
@@ -67,7 +66,7 @@ func (r *run) watchEdge(ctx context.Context, e edge) {
 		asked := time.Now()
 		resp, err := client.Do(req)
 		if err != nil {
-			continue // the Envoy has ended, which end reports
+			continue // the Envoy has ended; end reports this
 		}
 		_ = resp.Body.Close()
 		if took := time.Since(asked); took > stallLimit {

@@ -12,39 +12,39 @@ type world struct {
 	gateway  gateway
 	fleets   map[string]*fleet
 	pools    map[string]*pool
-	services map[string]string // name -> fleet
+	services map[string]string // fleets, by the Service's name
 	imports  map[string]*imported
 	routes   map[string]*route
 	secrets  map[string]*secret
-	names    int // makes names unique
+	names    int
 
 	externalPort int // port of the external picker, which picks from externalFleet
 	newServer    func(fleet string) (*server, error)
 	newSecret    func(host string) *secret
 
-	// What the harness must do for the current change, besides writing files.
-	late    []*server // in the files some time before they serve
-	stopped []*server // left the files
-	retired []string  // leave the files once their requests have ended
+	// These fields describe the work for the current change, besides writing files.
+	late    []*server // servers that serve some time after they are in the files
+	stopped []*server // servers that left the files
+	retired []string  // hosts that leave the files once their requests have ended
 }
 
 const externalFleet = "f0"
 
 type gateway struct {
 	port, tlsPort, extraPort int
-	hostname                 string // hostname of the cleartext listener: "" or "*.test"
+	hostname                 string // host name of the cleartext listener: "" or "*.test"
 	secure                   map[string]*listener
 	extra                    bool
 }
 
-// listener is an HTTPS listener, which becomes a filter chain in Envoy.
+// listener is an HTTPS listener. It becomes a filter chain in Envoy.
 type listener struct{ host, secret string }
 
 type secret struct{ host, cert, key string }
 
 type fleet struct {
 	name    string
-	host    string // address in the files of ModelServers; "": 127.0.0.1
+	host    string // address in the files of ModelServers; "" means 127.0.0.1
 	servers []*server
 }
 
@@ -56,7 +56,7 @@ type pool struct {
 	fallbacks int
 	failClose bool
 	h2c       bool
-	full      int // inFlight; 0: never full
+	full      int // the policy's inFlight; 0 means never full
 	spill     []backend
 	external  bool
 }
@@ -64,9 +64,9 @@ type pool struct {
 type imported struct{ members []*member }
 
 type member struct {
-	name, kind, fleet string // kind is declared, relayed or parent
+	name, kind, fleet string // kind is "declared", "relayed" or "parent"
 	weight            int
-	failClose         bool // only if relayed
+	failClose         bool // false unless kind is "relayed"
 }
 
 type route struct {
@@ -75,10 +75,10 @@ type route struct {
 	tls      bool
 	port     int
 	backends []backend
-	edits    int // changes of the rule with the same backends
+	edits    int // number of changes of the route's rule that keep the backends
 }
 
-// backend refers to a pool, a service or an import (kind).
+// backend refers to a "pool", "service" or "import" (kind).
 type backend struct {
 	kind, name string
 	weight     int
@@ -89,7 +89,7 @@ func (w *world) fresh(kind string) string {
 	return fmt.Sprintf("%s-%d", kind, w.names)
 }
 
-// sortedKeys gives a fixed order, because choices must depend on the seed alone.
+// sortedKeys returns keys in a fixed order, because choices must depend only on the seed.
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 func (w *world) leads(b backend, spill bool) []string {

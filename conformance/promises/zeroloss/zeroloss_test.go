@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 func short(t *testing.T) options {
 	o := options{Seed: 1, Penstock: built.Penstock, Envoy: built.Envoy, Steps: 20, Rate: 30, Streams: 6, Events: 25,
 		Drain: 5 * time.Second, Pace: 150 * time.Millisecond, Restarts: 1}
-	// The path of a Unix socket must be short, unlike t.TempDir.
+	// The path of a Unix socket must be short, so t.TempDir is not suitable.
 	dir, err := os.MkdirTemp("", "zl")
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +105,6 @@ func TestZeroLoss_LostRequestIsReported(t *testing.T) {
 	}
 }
 
-// sequence returns the first steps of a seed, without writing or running anything.
 func sequence(t *testing.T, seed uint64, steps int) (did []string) {
 	t.Helper()
 	r, err := newRun(options{Seed: seed, Rate: 1, Events: 5, Dir: t.TempDir()})
@@ -136,7 +135,7 @@ func TestZeroLoss_SeedRepeatsSequence(t *testing.T) {
 	}
 }
 
-// The figure covers each kind of change that is promised, so 1,000 steps must contain each often.
+// Each kind of change that zeroloss promises to cover must occur often in 1,000 steps.
 func TestZeroLoss_EveryPromisedChangeHappens(t *testing.T) {
 	count := map[string]int{}
 	for _, did := range sequence(t, 1, 1000) {

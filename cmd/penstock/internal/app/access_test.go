@@ -9,7 +9,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// A request in flight still gets its pick after its route has changed. Formerly it was denied.
 func TestPickerKey_RequestInFlightIsPickedForAfterItsRouteIsGone(t *testing.T) {
 	t.Parallel()
 	api := smallCluster(t)

@@ -17,8 +17,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// acknowledged reports AccessPolicies of a folder as not programmed until the proxies have
-// acknowledged them. On Kubernetes the writer of statuses does so.
+// acknowledged reports a folder's AccessPolicies as not programmed until proxies acknowledge them.
 type acknowledged struct {
 	board      *status.Board
 	programmed *peers.Programmed
@@ -37,8 +36,8 @@ func newAcknowledged(a *App) *acknowledged {
 	return out
 }
 
-// Steps implements delivery.Part. Translation reports a changed policy as programmed. The first
-// step overrides this report in the same stage.
+// Steps implements delivery.Part. Its first step overrides translation's report that a policy is
+// programmed.
 func (k *acknowledged) Steps() []delivery.Step {
 	var gateways []string
 	return []delivery.Step{{Stage: delivery.Report, Deliver: func(_ context.Context, ch *delivery.Change) {
@@ -77,7 +76,6 @@ func (k *acknowledged) begin(gateway string) {
 	k.report(gateway, "its proxies have not acknowledged the change yet")
 }
 
-// changed reports again whether the policies of a Gateway are programmed.
 func (k *acknowledged) changed(gateway string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -109,8 +107,7 @@ func (k *acknowledged) report(gateway, why string) {
 	k.board.Replace(status.Instance(status.Acks, gateway), out...)
 }
 
-// versionOf returns the generation of a policy. A policy from a file has no generation, so its
-// version is a digest of its spec.
+// versionOf returns a policy's generation, or a digest of the spec for a policy from a file.
 func versionOf(p *v1alpha1.AccessPolicy) int64 {
 	if p.Generation != 0 {
 		return p.Generation

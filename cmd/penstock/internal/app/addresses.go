@@ -16,7 +16,6 @@ import (
 type Addresses struct {
 	// Ranges limits the addresses in users' objects, and in answers of DNS and of remote pickers.
 	addresses.Ranges
-	// ExternalName allows endpoints of Services of type ExternalName.
 	ExternalName bool
 	// DNS is the server that resolves names. The zero AddrPort is the system's resolver.
 	DNS netip.AddrPort
@@ -25,8 +24,8 @@ type Addresses struct {
 	own    string
 }
 
-// FolderAddresses returns the default limits for objects from files. The owner of the files may use
-// any address except link-local and similar addresses.
+// FolderAddresses returns the limits for objects from files: any address except link-local and
+// similar ones.
 func FolderAddresses() Addresses {
 	return Addresses{Ranges: addresses.Ranges{Allowed: addresses.Everything(), Loopback: true}, ExternalName: true}
 }

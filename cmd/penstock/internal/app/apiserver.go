@@ -18,8 +18,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// apiEndpoints reads the addresses of the Service kubernetes and of its endpoints, which also reach
-// the API server. It reads them at most once a minute, and keeps the last ones when a read fails.
+// apiEndpoints reads at which further addresses the API server can be reached: at Service
+// kubernetes and its endpoints. It reads at most once a minute, and keeps its last result if a read
+// fails.
 type apiEndpoints struct {
 	rest *rest.Config
 	now  func() time.Time

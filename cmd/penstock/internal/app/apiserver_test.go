@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// The addresses of Service kubernetes and of its endpoints also reach the API server.
 func TestFetch_EndpointsOfTheAPIServerAreRead(t *testing.T) {
 	var status atomic.Int32
 	var calls atomic.Int32

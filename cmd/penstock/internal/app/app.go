@@ -72,7 +72,7 @@ type App struct {
 	stops         *delivery.Stops
 	pools         *delivery.Pools
 	relays        *peers.Relays
-	onServers     func(string) // Config.OnServers
+	onServers     func(string)
 	access        *delivery.Access
 	gates         *gates.Keeper
 	usage         *usage.Keeper
@@ -95,17 +95,17 @@ type App struct {
 	remotePickers *remotePickers
 
 	standAlone *StandAlone
-	written    status.Written                     // nil in a folder
-	engines    atomic.Pointer[engines.Supervisor] // nil: this process has started no model servers
+	written    status.Written                     // nil: objects come from files
+	engines    atomic.Pointer[engines.Supervisor] // nil: this process runs no model servers
 }
 
 type wiring struct {
 	security   security
-	lagging    func() bool // objects may be outdated, so nothing may be removed; nil: never
+	lagging    func() bool // reports that objects may be outdated, so nothing may be removed; nil: never
 	proxies    func(gateway string)
 	standAlone *StandAlone
-	written    status.Written // on Kubernetes
-	// apiServers are the API server's addresses, HOST:PORT.
+	written    status.Written // nil: objects come from files
+	// HOST:PORT of the API server
 	apiServers []string
 	// apiEndpoints returns further addresses of the API server; may be nil.
 	apiEndpoints func(context.Context) ([]netip.AddrPort, error)
@@ -356,8 +356,8 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	}
 }
 
-// awaitBegun returns once pools and gates are known, if this program has replaced another one in
-// the same process. Calls that the former program left unanswered wait until then.
+// If this program has replaced another one, awaitBegun returns after the first delivery. Calls that
+// the former program left unanswered wait until then.
 func (a *App) awaitBegun(ctx context.Context) {
 	if a.cfg.Replaces {
 		_ = a.progress.Wait(ctx, 1) // fails only when ctx ends
@@ -366,8 +366,7 @@ func (a *App) awaitBegun(ctx context.Context) {
 
 const syncTimeout = 500 * time.Millisecond
 
-// syncPeers waits for peers' publications, at most syncTimeout, because a frozen peer must not keep
-// this process from serving.
+// syncPeers waits for peers' publications, but at most syncTimeout, because a peer may be frozen.
 func (a *App) syncPeers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
@@ -378,8 +377,8 @@ func (a *App) syncPeers(ctx context.Context) {
 
 const probeTimeout = time.Second
 
-// probeAnswers waits for probes of external pickers, at most probeTimeout. An Envoy of another
-// process would otherwise receive a filter with the wrong dialect, and lose requests.
+// probeAnswers waits at most probeTimeout for probes of external pickers. Before, filters are
+// configured for a protocol that the picker may not support.
 func (a *App) probeAnswers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -388,8 +387,8 @@ func (a *App) probeAnswers(ctx context.Context) {
 	}
 }
 
-// A starting process waits for the addresses of host names. Otherwise it would remove endpoints
-// from proxies. settleTime bounds the wait, which ends earlier if no answer arrives for silentTime.
+// A starting process waits for the addresses of host names. Otherwise it would remove endpoints.
+// The wait ends after settleTime, or if no answer arrives for silentTime.
 const (
 	settleTime = 250 * time.Millisecond
 	silentTime = 25 * time.Millisecond
@@ -459,10 +458,9 @@ func quiet(ctx context.Context, err error) error {
 	return err
 }
 
-// pickDrainTime is the default of Config.StopTimeout.
 const pickDrainTime = time.Second
 
-// serveGRPC serves until ctx ends. It then completes the calls in flight until drained returns. If
+// serveGRPC serves until ctx ends, and then completes calls in flight until drained returns. If
 // drained is nil, the calls end at once.
 func serveGRPC(ctx context.Context, l net.Listener, drained func(), options []grpc.ServerOption,
 	register func(grpc.ServiceRegistrar)) error {

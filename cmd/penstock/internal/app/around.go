@@ -15,13 +15,10 @@ import (
 // around implements picker.Callers, picker.Reports, picker.Sharing and picker.Troubles.
 type around struct{ app *App }
 
-// Gateway implements picker.Callers.
 func (around) Gateway(ctx context.Context) string { return identity.Gateway(ctx) }
 
-// Member implements picker.Callers.
 func (around) Member(ctx context.Context) string { return identity.Member(ctx) }
 
-// Exported implements picker.Callers.
 func (r around) Exported(pool objectid.Target, member string) bool {
 	if r.app.set == nil {
 		return member == ""
@@ -29,16 +26,13 @@ func (r around) Exported(pool objectid.Target, member string) bool {
 	return r.app.set.Exported(pool, member)
 }
 
-// Forward implements picker.Reports.
 func (r around) Forward(e accesslog.Entry) { r.app.entries.Add(e) }
 
-// Attempt implements picker.Reports.
 func (r around) Attempt(a accesslog.Attempt) {
 	r.app.parentHosts.Count(a)
 	r.app.attempts.Count(a)
 }
 
-// Used implements picker.Reports.
 func (r around) Used(list []accesslog.Used) {
 	for i := range list {
 		if u := &list[i]; u.Unavailable {
@@ -48,33 +42,26 @@ func (r around) Used(list []accesslog.Used) {
 	r.app.usage.Log(list)
 }
 
-// Sent implements picker.Sharing.
 func (r around) Sent(s picker.Sent) { r.app.shared.Add(s) }
 
-// Session implements picker.Sharing.
 func (r around) Session(s picker.Session) { r.app.sessions.Add(s) }
 
-// Page implements picker.Sharing.
 func (r around) Page(addr netip.AddrPort, page uint64, reading endpoint.Reading) {
 	r.app.pages.Add(addr, page, reading)
 }
 
-// Panicked implements picker.Troubles.
 func (r around) Panicked(page string, value any, stack []byte) {
 	r.app.panics.of(partScrape)(page, value, stack)
 }
 
-// RelayFailed implements picker.Troubles.
 func (r around) RelayFailed(pool objectid.Target, f picker.RelayFailure) {
 	r.app.relays.Trouble(pool, f)
 }
 
-// Unserved implements picker.Troubles.
 func (r around) Unserved(pool objectid.Target, u picker.Unserved) {
 	reportUnserved(r.app.board, pool, u)
 }
 
-// Changed implements picker.Troubles.
 func (r around) Changed(pool objectid.Target, c picker.Change) {
 	text := "pool " + pool.String() + ": " + c.String()
 	if r.app.onServers != nil {

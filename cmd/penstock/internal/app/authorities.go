@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// authoritySecret holds the authority for this cluster's processes, membersSecret the one for
-	// certificates to other clusters.
+	// authoritySecret holds the CA of this cluster's processes. membersSecret holds the CA of the
+	// certificates that other clusters of the cluster set verify.
 	authoritySecret = "penstock-ca"
 	membersSecret   = "penstock-members-ca"
 )

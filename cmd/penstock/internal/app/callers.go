@@ -14,8 +14,6 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// callers identifies members' Gateways by the certificates that they present to this cluster's
-// picker.
 func callers(s *store.Store) identity.Callers {
 	m := membersCalls{s}
 	return identity.Callers{Domain: model.PeerDomain, Certificate: m.presented, Verify: m.verify}
@@ -54,7 +52,7 @@ func (c membersCalls) presented(server string) (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// verify accepts a certificate with a member's ID if that member's bundle vouches for it.
+// verify accepts a certificate with a member's ID if the CA bundle of that member verifies it.
 func (c membersCalls) verify(chain []*x509.Certificate) error {
 	m, err := c.own()
 	if err != nil {

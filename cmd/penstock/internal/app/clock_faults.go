@@ -17,8 +17,8 @@ func clock() func() time.Time {
 // elapsed is shifted by $PENSTOCK_FAULT_ELAPSED. A test may only increase the shift.
 func elapsed() func() time.Time { return shifted("PENSTOCK_FAULT_ELAPSED") }
 
-// shifted returns a clock: the time plus the duration in the file that an environment variable
-// names. The clock reads the file at each call, so that tests can set it while the process runs.
+// shifted returns a clock that adds the duration in the file $variable. It reads the file at each
+// call, so that tests can change it.
 func shifted(variable string) func() time.Time {
 	path := os.Getenv(variable)
 	return func() time.Time {

@@ -48,7 +48,6 @@ func (a *App) hasExportingCluster(id objectid.Target) bool {
 		func(c inferenceapi.ImportedCluster) bool { return c.Name == id.Member })
 }
 
-// records returns picks, and requests to exporting clusters that had no pick.
 func (a *App) records(q picker.Picks) []*picker.Record {
 	all := append(a.picker.Picks(q), a.attempts.Records(q)...)
 	slices.SortStableFunc(all, func(a, b *picker.Record) int { return b.Time.Compare(a.Time) })

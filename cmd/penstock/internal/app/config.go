@@ -27,29 +27,26 @@ const Controller = "penstock.dev/gateway-controller"
 
 // Config configures every role that serves.
 type Config struct {
-	// StateDir keeps last good objects, the status file and the socket for other penstock commands.
-	// A stand-alone picker may omit it.
+	// StateDir keeps the last valid objects, the status and the socket for other penstock commands.
+	// Only a stand-alone picker may omit it.
 	StateDir string
 	// XDS and Picker are listeners for Envoys; the App closes them. XDS needs Credentials or a
-	// fleet. It is optional if Local is set.
+	// fleet, and may be nil if Local is set.
 	XDS, Picker net.Listener
-	// Local is a Unix socket (ListenSocket) for ADS and, without Peers.Listener, for peers. Its
-	// clients are trusted, because only this user can open it. nil: none.
+	// Local is a Unix socket (ListenSocket) for ADS and, without Peers.Listener, for peers; nil:
+	// none. All its clients are trusted, because only this user can open the socket.
 	Local net.Listener
 	// Credentials secure XDS and Picker if no fleet runs; nil: every client of Picker is trusted.
 	Credentials *Credentials
-	// Sockets opens the listener of the socket in StateDir, so that a program that replaces this
-	// one in the same process inherits the listener; nil: no program replaces this one.
+	// Sockets keeps the socket in StateDir open while this program is replaced in its process; nil:
+	// it is never replaced.
 	Sockets *ports.Sockets
-	// Replaces means that this program has replaced another one in the same process. Calls that the
-	// former program left unanswered wait, because the picker accepts calls only after the first
-	// delivery.
+	// Replaces means that this program has replaced another one in the same process. The picker
+	// then accepts calls only after the first delivery.
 	Replaces bool
 	// Disk reads the files that flags name. /healthz fails while a read hangs.
-	Disk *filesystem.Disk
-	// Peers are the other processes that serve the same Envoys.
-	Peers Peers
-	// Members configures how other clusters of the cluster set reach this one.
+	Disk    *filesystem.Disk
+	Peers   Peers
 	Members Members
 	// PickerAddresses and PickerSockets (paths) are where Envoys reach this process's picker.
 	// Without them, Envoys use the address of Picker.
@@ -60,8 +57,7 @@ type Config struct {
 	HTTP, Admin net.Listener
 	Addresses   Addresses
 	Fetch       Fetch
-	// Processor is the processor of pools whose policy names none.
-	Processor Processor
+	Processor   Processor
 	// HeldBodies bounds the request bodies that the picker holds, in bytes.
 	HeldBodies int64
 	// Recording records requests; nil: off.
@@ -71,8 +67,7 @@ type Config struct {
 	// DefaultPool is for external gateways that name no pool. The zero Pool means the only pool, if
 	// there is just one.
 	DefaultPool objectid.Pool
-	// Offers are the exported pools that gateways outside the cluster set may use, too.
-	Offers []Offer
+	Offers      []Offer
 	// AccessLog is the path of Envoys' access log; "": none.
 	AccessLog string
 	// UsageDB returns the URL of the PostgreSQL database of usage; nil: SQLite in StateDir.
@@ -83,7 +78,8 @@ type Config struct {
 	StopTimeout time.Duration
 	// Memory is the process's memory limit in bytes. Go's own limit is lower. 0: no limit.
 	Memory int64
-	// Tracer receives this process's spans. Collector and Sampling configure Envoys' spans.
+	// Tracer receives this process's spans. Collector and Sampling (in percent) configure Envoys'
+	// spans.
 	Tracer    trace.TracerProvider
 	Collector netip.AddrPort
 	Sampling  float64
@@ -118,13 +114,12 @@ type Folder struct {
 	Paths []string
 	// OnePort gives each port to one Gateway, because all Envoys run on one machine.
 	OnePort bool
-	// OnGateways is called after each change with the names of all Gateways of Penstock's class;
-	// may be nil.
+	// OnGateways receives the names of all Gateways of Penstock's class after each change; may be
+	// nil.
 	OnGateways func(gateways []string)
-	// Engines starts the model servers of ModelDeployments. They outlive the process, unless
-	// StopEngines is called.
+	// Engines starts the model servers of ModelDeployments. They outlive the process.
 	Engines bool
-	// Devices is the number of accelerators of a machine that lists none; 0: one.
+	// Devices is the number of accelerators; 0: the engines' list commands list them.
 	Devices int
 	// ModelsLimit bounds the bytes of all downloaded models together; 0: no limit.
 	ModelsLimit int64
@@ -136,31 +131,29 @@ type Folder struct {
 type OfflineConfig struct {
 	Paths []string
 	// StateDir has the last good objects of a process that ran for these files; "": none.
-	StateDir string
-	// PickerAddresses are where Envoys would reach the picker.
+	StateDir        string
 	PickerAddresses []netip.AddrPort
 	// AnyController accepts Gateways of every class, for files of another project.
 	AnyController bool
-	Processor     Processor // Config.Processor
+	Processor     Processor
 	Log           *slog.Logger
 }
 
 // Kubernetes configures the role of a Kubernetes cluster.
 type Kubernetes struct {
-	// REST is the client configuration of the API server.
 	REST *rest.Config
 	// Namespace has the Lease that elects the leader. Identity is the name of this process.
 	Namespace, Identity string
 	// Namespaces limits where objects are read and fleets run. It includes Namespace. Empty: all.
 	Namespaces []string
-	// Service is the Service in front of all penstock processes, "namespace/name". Envoys call
-	// pickers at PickerPort of its endpoints, and processes find each other at PeerPort. Empty:
-	// this process is alone, and its picker is at Config.PickerAddresses.
+	// Service, "namespace/name", is in front of all penstock processes. Envoys call pickers at its
+	// PickerPort, and processes find each other at its PeerPort. Empty: this process is alone, and
+	// its picker is at Config.PickerAddresses.
 	Service string
 	// Fleet runs the proxies of Gateways and serves ADS over TLS; nil: all proxies run elsewhere.
 	// It needs Service and Config.Peers.Listener.
 	Fleet *Fleet
-	// Features are listed in GatewayClasses as supported.
+	// Features are the supportedFeatures in the status of GatewayClasses.
 	Features []gatewayv1.FeatureName
 }
 

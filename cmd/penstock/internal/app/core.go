@@ -22,8 +22,8 @@ type core struct {
 	translation *pipeline.Translation
 	panics      *panics
 	files       *file.Reader
-	deployments *deployments.Keeper // nil without files
-	gate        *gate               // nil if nothing runs
+	deployments *deployments.Keeper // nil: objects come from Kubernetes
+	gate        *gate               // nil in an Offline
 }
 
 func newCore(stateDir string, translation translator.Config, addresses Addresses,

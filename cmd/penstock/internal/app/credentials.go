@@ -19,7 +19,7 @@ import (
 )
 
 // Credentials secure ADS and the picker if no fleet runs. Clients of ADS have a certificate or a
-// token. They receive the picker's CA and a call key with their configuration.
+// token, and receive the picker's CA and a key for calls of the picker.
 type Credentials struct {
 	Files identity.Files
 	// Name is the DNS name that proxies verify in the picker's certificate.
@@ -34,8 +34,8 @@ type holder struct {
 	log   *slog.Logger
 
 	mu sync.RWMutex
-	// keys are the root keys for calls to the picker. Keys for proxies derive from the first root
-	// key. Keys that derive from the second one stay valid.
+	// keys are the newest root key for calls to the picker, and the previous one, which stays
+	// valid.
 	keys []string
 	ca   []byte
 }
@@ -122,5 +122,4 @@ type certified struct {
 	permitted func() (time.Time, error)
 }
 
-// Permitted implements server.Proxy.
 func (c certified) Permitted(string) (time.Time, error) { return c.permitted() }

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 )
 
-// documentInterval is how often the file is read again. A watch would miss an update of a
-// ConfigMap, which replaces a link in a parent folder.
+// documentInterval is how often the file is read. A watch would miss an update of a ConfigMap,
+// which replaces a link in a parent folder.
 const documentInterval = time.Second
 
 // Document is an EndpointPickerConfig from a file or a flag. Its strategy applies to all pools.

@@ -18,11 +18,11 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// Engines returns the folder of the model servers that a process with a state folder has started.
+// Engines returns the folder below a state folder that holds the records of started model servers.
 func Engines(stateDir string) string { return filepath.Join(stateDir, "engines") }
 
-// Installed returns the folder of installed engines below a state folder, or below the parent of
-// all state folders.
+// Installed returns the folder of installed engines. dir is a state folder, or the parent of all
+// state folders.
 func Installed(dir string) string { return filepath.Join(dir, "programs") }
 
 func newDeployments(c core, stateDir string, f Folder) *deployments.Keeper {
@@ -45,8 +45,8 @@ func newDeployments(c core, stateDir string, f Folder) *deployments.Keeper {
 	return deployments.New(cfg)
 }
 
-// runEngines starts the folder's model servers. It first adopts the servers that run, so that no
-// Envoy loses them. Without a deployment, it writes no file.
+// runEngines starts the folder's model servers, and first adopts running ones. Without a
+// deployment, it writes no file.
 func (a *App) runEngines(ctx context.Context, group *errgroup.Group) {
 	dir := Engines(a.cfg.StateDir)
 	var s *engines.Supervisor
@@ -100,8 +100,8 @@ func (a *App) StopEngines(ctx context.Context) error {
 	return nil
 }
 
-// unsupported reports ModelDeployments on Kubernetes, where Penstock starts no servers, and their
-// ModelRegistries.
+// unsupported reports ModelDeployments and ModelRegistries on Kubernetes, where Penstock starts no
+// servers.
 func (a *App) unsupported(_ context.Context, c *delivery.Change) {
 	set, gone := deployments.Unsupported(c.Objects)
 	a.board.Set(status.Deployments, set...)

@@ -22,20 +22,19 @@ import (
 // Explained is the translator's explanation of a request, with the state of a running process.
 type Explained struct {
 	translator.Explanation
-	// Access describes what the policies above the route decide about the API key. It is "" if
-	// there are neither policies nor a key.
+	// Access describes what the AccessPolicies of the route decide; "": the route has none, and the
+	// request has no key or token.
 	Access string `json:"access,omitempty"`
 	// Picks are the picks that the picker would make now, by pool.
 	Picks map[string]json.RawMessage `json:"picks,omitempty"`
 	// Servers counts the servers that serve now. Its keys are clusters of backends.
-	Servers map[string]picker.Serving `json:"servers,omitempty"`
-	// Conditions are the reports of the route and the Gateway.
-	Conditions []status.Object `json:"objects,omitempty"`
+	Servers    map[string]picker.Serving `json:"servers,omitempty"`
+	Conditions []status.Object           `json:"objects,omitempty"`
 	// Silent are the members of the cluster set that do not report now, and their states.
 	Silent map[string]registry.State `json:"silent,omitempty"`
 }
 
-// Explain follows a request through translation, and adds the reports.
+// Explain adds the reports and the decision of AccessPolicies to the translator's explanation.
 func (c *core) Explain(q translator.Query) Explained {
 	var out Explained
 	c.translation.Read(func(t *translator.Translator) {
@@ -95,8 +94,8 @@ func (a *App) picks(into map[string]json.RawMessage, backends []translator.Backe
 	}
 }
 
-// TokenHeader is the header with the token of the explained request. The token is not in the URL,
-// because URLs are often logged.
+// TokenHeader has the token of the explained request. The URL does not have it, because URLs are
+// often logged.
 const TokenHeader = "X-Penstock-Explain-Token"
 
 func (a *App) explain(w http.ResponseWriter, r *http.Request) {
@@ -111,8 +110,8 @@ func (a *App) explain(w http.ResponseWriter, r *http.Request) {
 	debug.WriteJSON(w, a.Explain(q))
 }
 
-// ParseQuery reads a URL, an optional method, and headers as a user writes them. The default method
-// is POST for an API with prompts.
+// ParseQuery reads a user's URL, method and headers. The default method is POST for APIs with
+// prompts.
 func ParseQuery(text, method string, headers []string) (translator.Query, error) {
 	q, err := translator.ParseURL(text)
 	if err != nil {
@@ -133,8 +132,8 @@ type FoundPicks struct {
 	Picks []*picker.Record `json:"picks"` // of all processes, the newest first
 	// Silent is how many other processes have not answered. Their picks are missing.
 	Silent int `json:"silent,omitempty"`
-	// Unknown means that no process has a pick of the requested pool, and that this process does
-	// not know the pool. Pools lists the first pools of this process; More counts the others.
+	// Unknown means that the requested pool has no pick anywhere, and is unknown to this process.
+	// Pools lists the first pools of this process; More counts the others.
 	Unknown bool     `json:"unknown,omitempty"`
 	Pools   []string `json:"pools,omitempty"`
 	More    int      `json:"more,omitempty"`

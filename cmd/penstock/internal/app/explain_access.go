@@ -12,7 +12,6 @@ import (
 	"github.com/penstock-project/penstock/translator"
 )
 
-// gate has what explain needs to decide about a token.
 type gate struct {
 	table  *authz.Table
 	tokens authz.Tokens
@@ -57,7 +56,7 @@ func (e *Explained) explainAccess(view *store.View, q translator.Query, now time
 	e.decided(d, err, q.Model, unknown, unselected)
 }
 
-// closedPolicy returns the first of policies if all of them are closed; otherwise "".
+// closedPolicy returns the first policy if all policies deny every request; otherwise "".
 func closedPolicy(view *store.View, policies []string) string {
 	for _, id := range policies {
 		if p := gates.PolicyOf(view, id); p == nil || !p.Closed {
@@ -77,7 +76,7 @@ func required(view *store.View, policies []string) (what, flags string) {
 	return "an API key", "--key NAME"
 }
 
-// reasonsOf returns why the policies do not let a token in, and why the deciding policy does not.
+// reasonsOf returns why policies deny a token (all), and why the deciding policy denies it (one).
 func reasonsOf(policies []string, why []error, d authz.Decision) (all, one string) {
 	var texts []string
 	for i, err := range why {

@@ -7,7 +7,6 @@ import (
 	"github.com/penstock-project/penstock/picker"
 )
 
-// An unknown name, such as one without a namespace, once looked like a pool without requests.
 func TestExplain_PicksOfAnUnknownPoolListThePoolsThereAre(t *testing.T) {
 	var many []string
 	for i := range 50 {

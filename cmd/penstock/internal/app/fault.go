@@ -4,5 +4,5 @@ package app
 
 import "github.com/penstock-project/penstock/translator"
 
-// fault does nothing. In a build with the tag faults, it panics if a test asks for that.
+// fault is a no-op. In a build with the tag faults, it panics at the header penstock.dev-fault.
 func fault(translator.Query) {}

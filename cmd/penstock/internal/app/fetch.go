@@ -28,7 +28,6 @@ func (c Config) fetch(w wiring) jwks.Config {
 		APIServers: w.apiServers, APIEndpoints: w.apiEndpoints, Lookup: lookup.LookupNetIP, Now: elapsed()}
 }
 
-// apiServers returns the address of a cluster's API server, HOST:PORT.
 func apiServers(c *rest.Config) []string {
 	u, err := url.Parse(c.Host)
 	if err != nil || u.Host == "" { // c.Host may be HOST:PORT alone

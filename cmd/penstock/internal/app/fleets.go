@@ -25,20 +25,15 @@ import (
 	"github.com/penstock-project/penstock/xds/server"
 )
 
-// Fleet runs the proxies of Gateways in the cluster. It serves ADS over TLS to proxies that prove
-// their identity.
+// Fleet runs the proxies of Gateways in the cluster, and serves ADS to them over TLS.
 type Fleet struct {
-	// ADS are the addresses ("host:port") at which proxies reach the processes. At least one is
-	// required.
+	// ADS are the addresses ("host:port") at which proxies reach the processes; at least one.
 	ADS []string
 	// Names are the DNS names of this process's certificate. Proxies verify the first name.
-	Names []string
-	// EnvoyImage and PenstockImage are the proxies' images; see render.Settings.
+	Names                     []string
 	EnvoyImage, PenstockImage string
-	// ExternalIPs are ranges of addresses; see render.Settings.
-	ExternalIPs []netip.Prefix
-	// OpenPicker lets every client pick, including gateways of other clusters. Otherwise only
-	// proxies of Gateways may pick.
+	ExternalIPs               []netip.Prefix
+	// OpenPicker lets every client pick. Otherwise only proxies of Gateways may.
 	OpenPicker bool
 	// ClientCA verifies certificates of proxies that run elsewhere; nil: such proxies need a token.
 	ClientCA *x509.CertPool
@@ -62,7 +57,6 @@ type fleetBoard struct {
 	fleets *fleets
 }
 
-// Set implements fleet.Board.
 func (b fleetBoard) Set(source string, reports ...report.Report) {
 	b.Board.Set(source, reports...)
 	for _, r := range reports {
@@ -138,7 +132,6 @@ func (f *fleets) authenticate(ctx context.Context) (server.Proxy, error) {
 	return c, nil
 }
 
-// ready waits for certificates, because no proxy can connect without them.
 func (f *fleets) ready(ctx context.Context) error { return f.authority.Ready(ctx) }
 
 func (f *fleets) run(ctx context.Context) error { return f.authority.Run(ctx) }

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// gated has the version (versionOf) of each AccessPolicy in force, by Gateway, then by policy. Only
-// the pipeline uses it.
+// gated has versionOf each AccessPolicy in force, by Gateway, then by policy. Only the pipeline
+// uses it.
 type gated map[string]map[string]int64
 
 // follow applies a committed change. It returns the Gateways whose policies in force, or their
@@ -57,7 +57,6 @@ func (g gated) follow(ch *delivery.Change) (gateways []string) {
 	return gateways
 }
 
-// at returns the policies of a Gateway and their versions as text.
 func (g gated) at(gateway string) string {
 	var b strings.Builder
 	for _, policy := range slices.Sorted(maps.Keys(g[gateway])) {

@@ -12,8 +12,6 @@ import (
 	"github.com/penstock-project/penstock/translator"
 )
 
-// A Gateway's proxies must acknowledge its routes again exactly if a policy there was added,
-// changed or removed.
 func TestGated_FollowsThePoliciesOfEachGateway(t *testing.T) {
 	world, g := store.New(), gated{}
 	put := func(name string, generation int64) store.Op {

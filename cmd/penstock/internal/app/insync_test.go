@@ -68,10 +68,9 @@ func (s *logged) has(text string) bool {
 	return strings.Contains(s.text.String(), text)
 }
 
-// process is a control plane that runs until stop, or the end of the test.
 type process struct {
 	*App
-	address string // of ADS
+	address string // address of ADS
 	log     *logged
 	stop    func()
 }
@@ -150,7 +149,7 @@ func TestADS_UnsyncedProcessRemovesNothing(t *testing.T) {
 	received := len(proxy.Received())
 	proxy.Wait("it cannot read", func() bool { return second.log.has("cannot read from the API server") })
 	deny("/pods")
-	proxy.Reconnect(second.address) // the process accepts connections once the wholly watched kinds are synced
+	proxy.Reconnect(second.address) // second accepts connections once all kinds except pods are synced
 	proxy.Wait("it waits for the pods", func() bool {
 		return second.log.has("no proxy is answered before everything is read once")
 	})
@@ -158,7 +157,6 @@ func TestADS_UnsyncedProcessRemovesNothing(t *testing.T) {
 		t.Errorf("a proxy was answered before all was read: %+v, want none", got)
 	}
 	api.Fail(nil)
-	// The process serves: later changes reach the proxy.
 	api.Apply(t, "pods", strings.Replace(clusterObjects[4].text, "10.244.0.1", "10.244.0.2", 1))
 	proxy.Wait("a change", func() bool { now, _ := proxy.Has(endpoints); return now != before })
 	for _, r := range proxy.Received()[received:] {
@@ -189,7 +187,6 @@ func TestADS_ProcessWithoutAWatchRemovesNothing(t *testing.T) {
 	}
 	proxy.Wait("both listeners", func() bool { return bound(8080) && bound(8081) })
 
-	// From now on only watches of Services fail.
 	api.Fail(func(_, path string) int {
 		if strings.HasSuffix(path, "/services") {
 			return http.StatusServiceUnavailable
@@ -199,8 +196,8 @@ func TestADS_ProcessWithoutAWatchRemovesNothing(t *testing.T) {
 	api.Cut()
 	proxy.Wait("it cannot read Services", func() bool { return running.log.has(`retrying" kind=Service `) })
 	received := len(proxy.Received())
-	// A listener is removed, then others are added one by one. Each change would have removed the
-	// first one from the proxy.
+	// A listener is removed, then others are added one by one. The proxy must keep the removed
+	// listener while Services cannot be read.
 	listeners := "{name: http, port: 8080, protocol: HTTP}"
 	for port := 8082; port < 8085; port++ {
 		listeners += fmt.Sprintf(", {name: more-%d, port: %[1]d, protocol: HTTP}", port)

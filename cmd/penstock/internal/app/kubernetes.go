@@ -24,8 +24,8 @@ import (
 
 const (
 	leaseName = "penstock"
-	// After contactTimeout without an answer, the API server counts as unreachable. The process
-	// calls it every two seconds.
+	// The API server is unreachable after contactTimeout without an answer. It is called every two
+	// seconds.
 	contactTimeout = 10 * time.Second
 )
 
@@ -107,8 +107,8 @@ func NewKubernetes(cfg Config, k Kubernetes) (*App, error) {
 	}
 	fetch := pipeline.NewFetch(c.source, a.translation, cfg.Log)
 	observe := delivery.On(delivery.Observe, func(_ context.Context, ch *delivery.Change) { c.observe(a, ch) })
-	// syncPeers runs after the first translation, because the peers' addresses come from the
-	// Service, which is then known.
+	// syncPeers is last, because the peers' addresses come from a Service, which is translated
+	// first.
 	line := a.pipeline(pipeline.Config{Fetch: fetch,
 		First: []func(context.Context){c.members.set.Restore, c.members.set.Settle, c.members.set.AwaitCertificate,
 			a.settleNames, a.probeAnswers, a.syncPeers}}, observe, delivery.On(delivery.Observe, a.followSet),
@@ -120,7 +120,6 @@ func NewKubernetes(cfg Config, k Kubernetes) (*App, error) {
 	return a, nil
 }
 
-// written returns the status of an object's newest version.
 func (c *cluster) written(ref report.Ref) any {
 	live, ok := c.source.Live(ref)
 	if !ok {

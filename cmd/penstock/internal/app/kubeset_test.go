@@ -45,8 +45,8 @@ func anotherCluster(t *testing.T) *authority.Authority {
 	return a
 }
 
-// memberCluster is a cluster of a set, with a peer listener. It exports its pool chat in a mode to
-// the member west, of which only the authority exists.
+// memberCluster is the cluster east of a set. It exports its pool chat to the member west, of which
+// only the certificate authority exists.
 func memberCluster(t *testing.T, port int, mode string) (*kubetest.Server, *authority.Authority) {
 	t.Helper()
 	api := smallCluster(t)
@@ -68,8 +68,6 @@ func memberCluster(t *testing.T, port int, mode string) (*kubetest.Server, *auth
 	return api, west
 }
 
-// withFleets runs a control plane that runs the proxies of Gateways, and is a member of a cluster
-// set.
 func withFleets(t *testing.T, api *kubetest.Server) process {
 	t.Helper()
 	listen := func() net.Listener {
@@ -124,8 +122,8 @@ func has(t *testing.T, api *kubetest.Server, group, plural, id string, texts ...
 	})
 }
 
-// A fleet's Gateway listens for members at its Service. Its NetworkPolicy and its Service have the
-// port, and members get the Service's address once it has one.
+// A fleet's Gateway listens for members at its Service. Members get the Service's address once it
+// has one.
 func TestPeerListener_FleetIsReachedAtItsService(t *testing.T) {
 	t.Parallel()
 	api, _ := memberCluster(t, 15443, "ParentMode")
@@ -185,8 +183,8 @@ func TestPeerListener_OfANodePortIsAtTheNodesOfTheFleet(t *testing.T) {
 	}
 }
 
-// A starting process, as in an upgrade, serves the peer listener and its pools from its first
-// response on. Removing them for a moment would fail members' requests.
+// A starting process serves the peer listener and its pools from its first response on, so that no
+// request of a member fails.
 func TestPeerListener_NewProcessTakesNothingFromProxies(t *testing.T) {
 	t.Parallel()
 	api, _ := memberCluster(t, 15443, "ParentMode")
@@ -205,7 +203,6 @@ func TestPeerListener_NewProcessTakesNothingFromProxies(t *testing.T) {
 	})
 	first.stop()
 
-	// The authority can be read only later.
 	var late atomic.Bool
 	late.Store(true)
 	api.Fail(func(_, path string) int {
@@ -228,8 +225,6 @@ func TestPeerListener_NewProcessTakesNothingFromProxies(t *testing.T) {
 	}
 }
 
-// A fleet's control plane serves picks to members' Gateways by their certificates, even without an
-// open picker.
 func TestPeerListener_MembersPickFromAFleetsControlPlane(t *testing.T) {
 	t.Parallel()
 	api, west := memberCluster(t, 15443, "EndpointMode")
@@ -288,8 +283,6 @@ func TestPeerListener_MembersPickFromAFleetsControlPlane(t *testing.T) {
 	}
 }
 
-// A ClusterSet without spec.cluster takes its name from a ClusterProperty, and exports under it.
-// Without both, its condition names both ways to set it.
 func TestClusterProperty_NamesAClusterOnKubernetes(t *testing.T) {
 	t.Parallel()
 	api, _ := memberCluster(t, 15443, "EndpointMode")

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// turnAway closes new connections until stop is called. Their clients then try another process
-// while this one reads its files.
+// turnAway closes new connections until stop is called, so that clients try another process.
 func turnAway(listeners ...net.Listener) (stop func()) {
 	var accepting sync.WaitGroup
 	var interrupted []interface{ SetDeadline(time.Time) error }

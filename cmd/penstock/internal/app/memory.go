@@ -14,20 +14,18 @@ const reclaimEvery = time.Second
 
 const (
 	restBytes = 256 << 10
-	// burstBytes of allocations make a burst. Less does not justify a collection, which marks all
-	// live objects.
+	// burstBytes of allocations make a burst. Less does not justify a collection of the whole heap.
 	burstBytes = 8 << 20
-	// startPercent is by how much the heap grows between collections, in percent, until the process
-	// is idle for the first time.
+	// startPercent is GOGC until the process is idle for the first time.
 	startPercent = 50
 )
 
-// room is the percentage of the limit that Go does not use, because the kernel also counts pages of
-// the program. Go's guide to its collector recommends 5 to 10.
+// room is the percentage of the limit that Go does not use, because the kernel also counts the
+// program's pages. Go's guide to its collector recommends 5 to 10.
 const room = 10
 
-// KeepWithin sets Go's memory limit below the process's limit, in bytes. end resets it. GOMEMLIMIT
-// takes precedence.
+// KeepWithin sets Go's memory limit below a process's limit in bytes, until end. GOMEMLIMIT takes
+// precedence.
 func KeepWithin(bytes int64) (end func()) {
 	if bytes <= 0 || os.Getenv("GOMEMLIMIT") != "" {
 		return func() {}
@@ -55,8 +53,8 @@ func startTight() (end func()) {
 	return sync.OnceFunc(func() { debug.SetGCPercent(before) })
 }
 
-// reclaim returns memory to the system after each burst of allocations, because Go's collector
-// waits until the heap has doubled.
+// reclaim returns memory to the system after bursts of allocations. Go's collector would wait until
+// the heap has doubled.
 func reclaim(ctx context.Context, rested func()) error {
 	tick := time.NewTicker(reclaimEvery)
 	defer tick.Stop()

@@ -66,9 +66,9 @@ func TestMemory_LimitLeavesRoomBelowTheContainers(t *testing.T) {
 func TestMemory_BusyProcessIsNotCollected(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		steps []uint64 // bytes allocated from one look to the next
-		rests bool     // result of the last look
-		after bool     // the last look was after a burst
+		steps []uint64 // bytes allocated between two calls of look
+		rests bool     // result of the last call
+		after bool     // the last call was after a burst
 	}{
 		{"at rest after a burst", []uint64{60 << 20, 40 << 20, 1 << 10}, true, true},
 		{"at rest with little to be had", []uint64{4 << 20, 1 << 10}, true, false},

@@ -26,11 +26,10 @@ const (
 	metricsTimeout = 10 * time.Second
 )
 
-// MetricsPage serves /metrics to at most metricsClients clients at a time; further clients get 503.
-// A slow client counts for at most two timeouts.
+// MetricsPage serves /metrics to at most metricsClients clients at a time, and 503 to others. A
+// slow client counts for at most two timeouts.
 func MetricsPage(g prometheus.Gatherer) http.Handler {
-	// The channel served limits the clients, because promhttp's limit also counts pages that it
-	// still collects after their timeout.
+	// promhttp's limit also counts pages that it still collects after their timeout.
 	page := promhttp.HandlerFor(g, promhttp.HandlerOpts{MaxRequestsInFlight: metricsClients, Timeout: metricsTimeout})
 	served := make(chan struct{}, metricsClients)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -87,10 +86,8 @@ type findings struct{ board *status.Board }
 var findingsDesc = prometheus.NewDesc("penstock_findings", "Findings that penstock status lists now, by severity: "+
 	"error is something written that does not take effect, warning is a probable mistake.", []string{"severity"}, nil)
 
-// Describe implements prometheus.Collector.
 func (findings) Describe(out chan<- *prometheus.Desc) { out <- findingsDesc }
 
-// Collect implements prometheus.Collector.
 func (f findings) Collect(out chan<- prometheus.Metric) {
 	n := f.board.Findings()
 	for _, s := range []report.Severity{report.Error, report.Warning} {

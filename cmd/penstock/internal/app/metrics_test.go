@@ -45,8 +45,7 @@ func TestMetrics_LeaderAndLaggingProcessesAreVisible(t *testing.T) {
 	poll.Until(t, "both lag", func() bool { return reported(1, 2) || reported(0, 2) })
 }
 
-// pipes is a listener whose connections have no buffer: a client that does not read blocks its
-// server at once.
+// pipes is a listener without buffers: a client that does not read blocks its server at once.
 type pipes chan net.Conn
 
 func (p pipes) Accept() (net.Conn, error) {
@@ -97,7 +96,7 @@ func TestMetrics_ClientsThatDoNotReadAreFewAndDisconnected(t *testing.T) {
 		if got := statusOf(t, l.get(t)); got != http.StatusServiceUnavailable {
 			t.Errorf("got status %d beside %d clients that do not read, want 503", got, metricsClients)
 		}
-		time.Sleep(2*metricsTimeout + time.Second) // of the bubble's clock
+		time.Sleep(2*metricsTimeout + time.Second) // on the fake clock of synctest
 		if got := statusOf(t, l.get(t)); got != http.StatusOK {
 			t.Errorf("status %d after their deadline, want %d", got, http.StatusOK)
 		}

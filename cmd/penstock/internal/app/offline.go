@@ -46,8 +46,7 @@ func (o *Offline) Names(ctx context.Context, kinds ...string) (out []string, err
 	return out, nil
 }
 
-// Deployment reads all files, and returns a ModelDeployment, nil if no valid one has the name, and
-// the Engines by name.
+// Deployment reads all files. It returns a valid ModelDeployment, or nil, and all Engines by name.
 func (o *Offline) Deployment(ctx context.Context, id string) (
 	d *v1alpha1.ModelDeployment, engines map[string]*v1alpha1.Engine, err error,
 ) {
@@ -65,8 +64,8 @@ func (o *Offline) Deployment(ctx context.Context, id string) (
 
 const nameRounds = 3
 
-// Translate reads all files, resolves the host names in them, and translates. No other goroutine
-// may use the translator during the call.
+// Translate reads all files, resolves host names, and translates. No other goroutine may use the
+// translator meanwhile.
 func (o *Offline) Translate(ctx context.Context) (t *translator.Translator, out translator.Output, err error) {
 	if err := errors.Join(o.hosts.Restore(), o.files.Load(ctx)); err != nil {
 		return nil, out, err

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// sameOrigin denies requests from web pages of other sites. With DNS rebinding, a site's name
-// resolves to 127.0.0.1, so the site's page could read Penstock's pages through the user's browser.
+// sameOrigin denies requests from web pages of other sites. By DNS rebinding, a site's name may
+// resolve to 127.0.0.1, so that its page can read Penstock's pages.
 func sameOrigin(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch origin, site := r.Header.Get("Origin"), r.Header.Get("Sec-Fetch-Site"); {

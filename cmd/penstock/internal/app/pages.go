@@ -29,12 +29,10 @@ import (
 // maxSocketPath is how many bytes every system allows in the path of a Unix socket.
 const maxSocketPath = 103
 
-// Socket returns the path by which other penstock commands reach the process that serves a state
-// folder.
+// Socket returns the path at which other penstock commands reach the process of a state folder.
 func Socket(stateDir string) string { return filepath.Join(stateDir, "api.sock") }
 
-// ListenSocket listens on a Unix socket that only this user can open. It replaces a socket that no
-// process serves.
+// ListenSocket listens on a Unix socket that only this user can open. It replaces an unused socket.
 func ListenSocket(sockets *ports.Sockets, port ports.Port, path string) (net.Listener, error) {
 	if len(path) > maxSocketPath {
 		return nil, fmt.Errorf("the path of the socket, %s, is longer than %d bytes: choose a shorter folder with "+
@@ -101,8 +99,7 @@ func (a *App) servePages(ctx context.Context, group *errgroup.Group) error {
 	return nil
 }
 
-// ServePages serves the pages `all` on a listener that only this machine can reach, and the pages
-// `open` on any other listener.
+// ServePages serves the pages `all` on a listener that only this machine reaches, otherwise `open`.
 func ServePages(ctx context.Context, l net.Listener, open, all http.Handler) error {
 	if Local(l.Addr()) {
 		open = sameOrigin(all)
@@ -155,8 +152,7 @@ func (a *App) openPages() *http.ServeMux {
 	return mux
 }
 
-// allPages has no authentication. Only operators may reach these pages: through the socket, or
-// behind sameOrigin.
+// allPages has no authentication. Only the socket and listeners with sameOrigin may serve it.
 func (a *App) allPages(open http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	for _, page := range []string{"GET /metrics", "GET /healthz", "GET /readyz"} {

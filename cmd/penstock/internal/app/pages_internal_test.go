@@ -11,8 +11,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// /healthz reports a hanging file system, on which a certificate, token or document cannot be
-// renewed.
 func TestHealth_HungCredentialFileIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &filesystem.Disk{}

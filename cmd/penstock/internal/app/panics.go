@@ -15,8 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A panic in one of these parts ends only one row, stream, scrape, pick, page, status or lookup,
-// not the process.
+// A panic in one of these parts does not end the process.
 const (
 	partTranslation = "translation"
 	partStream      = "stream"
@@ -91,8 +90,7 @@ func place(stack []byte) string {
 	return b.String()
 }
 
-// calls returns options that turn a panic into the status INTERNAL. Envoy treats it like a dead
-// picker.
+// calls returns options that turn a panic into the status INTERNAL, as if the picker had failed.
 func (p *panics) calls(part string) []grpc.ServerOption {
 	guard := func(method string, err *error) {
 		if v := recover(); v != nil {

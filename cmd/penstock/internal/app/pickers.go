@@ -18,9 +18,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// remotePickers reports the results of probes of external pickers. The report on a pool's picker
-// belongs to the picker's Service. The report on an import's picker belongs to the import, unless
-// the cluster set writes the import's conditions.
+// remotePickers reports the results of probes of external pickers: on the Service of a pool's
+// picker, or on the import of a remote picker, unless the cluster set writes the import's
+// conditions.
 type remotePickers struct {
 	board *status.Board
 	store *store.Store
@@ -121,7 +121,7 @@ func pageOf(e *model.ExternalPicker) load.Page {
 	return out
 }
 
-// report updates the report on an external picker. The caller holds p.mu.
+// The caller holds p.mu.
 func (p *remotePickers) report(id model.ClusterID) {
 	answer, at := p.answers[id], p.located[id]
 	if id.Kind == model.PickerKind {

@@ -15,7 +15,6 @@ func document(scorer string) string {
   data: {plugins.yaml: "{apiVersion: llm-d.ai/v1alpha1, kind: EndpointPickerConfig, plugins: [{type: ` + scorer + `}]}"}}`
 }
 
-// A ConfigMap is read and followed because a PoolPolicy names it.
 func TestPoolPolicy_ConfigMapWithPluginsIsReadOnDemand(t *testing.T) {
 	t.Parallel()
 	api := smallCluster(t)
@@ -41,8 +40,8 @@ func TestPoolPolicy_ConfigMapWithPluginsIsReadOnDemand(t *testing.T) {
 	scored("active-request-scorer")
 	api.Apply(t, "configmaps", document("queue-scorer"))
 	scored("queue-scorer")
-	// An invalid document leaves the last valid one in use. The pool's endpoints still follow, and
-	// the status has the reason.
+	// While the document is invalid, the last valid one stays in use. The pool still follows its
+	// pods, and the status names the problem.
 	api.Apply(t, "configmaps", document("dyn-prefill-scorer"))
 	poll.Until(t, "the status of the policy", func() bool {
 		return strings.Contains(statusText(api), `"dyn-prefill-scorer" is not a type of plugins`)

@@ -6,7 +6,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Processor is the processor of pools whose policy names none.
+// Processor is the external processor of pools whose PoolPolicy names none.
 type Processor struct {
 	URL   string // http or https; "" for none
 	Route bool   // the processor chooses endpoints unless the policy or the request decides otherwise

@@ -21,8 +21,7 @@ const (
 	maxDiffering = 3
 )
 
-// compareRates reports servers for which metrics and times to the first token give different
-// reading rates.
+// compareRates reports servers whose prefill rates by metrics and by times to first tokens differ.
 func compareRates(ctx context.Context, board *status.Board, rates func() []picker.Rate) error {
 	every := time.NewTicker(compareEvery)
 	defer every.Stop()

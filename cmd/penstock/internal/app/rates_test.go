@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// A server reports a rate, and the picker infers another one from first tokens. Once both have
-// differed for five minutes, a finding names them, until they agree.
+// A finding names a server's own prefill rate and the inferred rate, once they differ for five
+// minutes.
 func TestReportedRate_ThatDiffersFromFirstTokensIsAnInfo(t *testing.T) {
 	d, now := differences{}, time.Unix(1000, 0)
 	measured := func(rate, inferred float64, from endpoint.RateSource) []picker.Rate {

@@ -32,8 +32,8 @@ func local(t *testing.T) net.Listener {
 	return l
 }
 
-// Every table gets an object with all fields of its type, at any depth. No page, log, or file that
-// others can read may have a field that is declared secret.
+// Every table gets an object with all fields of its type. No page, log or file that others can read
+// may have a field that is declared secret.
 func TestSecrets_FieldsOfEveryTableThatAreSecretAreShownNowhere(t *testing.T) {
 	t.Parallel()
 	state, log := t.TempDir(), &logged{}

@@ -55,10 +55,9 @@ var verifiedByTLS = grpc.ChainStreamInterceptor(func(srv any, stream grpc.Server
 })
 
 // budget bounds the unfinished messages of ADS and peers together, in bytes. Above it, the
-// connections with the most unfinished bytes are closed.
+// connections with the most bytes are closed.
 const budget = 64 << 20
 
-// admit limits connections whose clients have not authenticated.
 func (a *App) admit(port ports.Port, l net.Listener, authenticates bool) net.Listener {
 	return port.Limit(l, admission.Config{Trusting: !authenticates, Budget: a.budget, Log: a.log})
 }
@@ -81,7 +80,6 @@ func closeDenied(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next gr
 // so itself.
 type counting struct{ grpc.ServerStream }
 
-// RecvMsg implements grpc.ServerStream.
 func (c counting) RecvMsg(m any) error {
 	err := c.ServerStream.RecvMsg(m)
 	if p, ok := m.(proto.Message); ok && err == nil {
@@ -94,8 +92,8 @@ func countMessages(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next 
 	return next(srv, counting{s})
 }
 
-// guardPicks requires a Gateway's key, made with one of the root keys, for each call of the picker
-// except health checks. An open picker also accepts calls without a key.
+// guardPicks requires a Gateway's key for each call of the picker except health checks. Root keys
+// make these keys. An open picker also accepts calls without a key.
 func (s *security) guardPicks(roots func() []string, open bool) {
 	s.keyed, s.openPicks = true, open
 	exempt := []string{grpc_health_v1.Health_ServiceDesc.ServiceName}
@@ -105,8 +103,8 @@ func (s *security) guardPicks(roots func() []string, open bool) {
 	s.keys = identity.WithKey(func(token string) string { return model.PickKeyOwner(roots(), token) }, exempt...)
 }
 
-// lowestForPicks returns TLS 1.2 for an open picker, because Envoy's default maximum as a client is
-// 1.2.
+// lowestForPicks returns TLS 1.2 for an open picker, because 1.2 is Envoy's default maximum as a
+// client.
 func lowestForPicks(open bool) uint16 {
 	if open {
 		return tls.VersionTLS12
@@ -121,8 +119,8 @@ func (s *security) pickCredentials() []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.Creds(identity.ServerCredentials(s.picks, s.log))}
 }
 
-// pickOptions returns the options of the picker's gRPC server. If the picker's port has TLS, they
-// also let members of the cluster set call it.
+// pickOptions returns the options of the picker's gRPC server. With TLS, members may also call the
+// picker.
 func (a *App) pickOptions() (keys tap.ServerInHandle, options []grpc.ServerOption) {
 	if a.security.picks == nil || a.set == nil {
 		return a.security.keys, a.security.pickCredentials()
@@ -132,8 +130,8 @@ func (a *App) pickOptions() (keys tap.ServerInHandle, options []grpc.ServerOptio
 	return members.Calls(extproc.ServiceName, a.security.keys, grpc_health_v1.Health_ServiceDesc.ServiceName), options
 }
 
-// keyed limits the connections to a picker. The limits are lower if the picker requires keys,
-// because a client without a key may then only send health checks.
+// keyed limits the connections to a picker. With keys the limits are lower, because a client
+// without a key may only send health checks.
 func keyed(l net.Listener, keyed bool, log *slog.Logger) net.Listener {
 	if !keyed {
 		return ports.Picker.Limit(l, admission.Config{Trusting: true, Log: log})

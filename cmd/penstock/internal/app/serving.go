@@ -22,15 +22,14 @@ type everyPort struct{}
 func (everyPort) Has(string, string) bool          { return true }
 func (everyPort) Served(resource.Ref, string) bool { return true }
 
-// Serving returns when at least one Envoy is connected and every Envoy of the gateway has
-// acknowledged or rejected all current listeners and route configurations.
+// Serving returns when an Envoy is connected, and all Envoys of the gateway have answered for all
+// current listeners and route configurations.
 func (a *App) Serving(ctx context.Context, gateway string) (urls []string, rev uint64, err error) {
 	for {
 		rev = a.progress.Revision()
 		var refs []resource.Ref
 		urls, refs = a.serves(gateway)
-		// A later revision restarts the wait, because Envoys never acknowledge resources that it
-		// removes.
+		// A later revision restarts the wait, because Envoys never acknowledge removed resources.
 		waiting, stop := context.WithCancel(ctx)
 		var watch sync.WaitGroup
 		watch.Go(func() {

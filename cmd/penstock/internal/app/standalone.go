@@ -35,10 +35,9 @@ type StandAlone struct {
 	// Paths are folders and files with objects. If it is empty, REST must be set.
 	Paths []string
 	REST  *rest.Config
-	// Pool is the InferencePool; zero: the only InferencePool in the files. On Kubernetes, only
-	// objects of its namespace are read.
-	Pool objectid.Pool
-	// Group is the API group of InferencePools on Kubernetes.
+	// Pool is the InferencePool; zero: the only one in the files. On Kubernetes, only its namespace
+	// is read.
+	Pool  objectid.Pool
 	Group string
 	// Own replaces the InferencePool of the source; may be nil.
 	Own *inferencev1.InferencePool
@@ -46,14 +45,12 @@ type StandAlone struct {
 	Source endpointpicker.PageSource
 	// Document is the EndpointPickerConfig; nil: the pool's PoolPolicy has the strategy.
 	Document *Document
-	// Protocol is the protocol between gateways and the picker.
 	Protocol picker.Protocol
-	// TLS is for the picker's port; nil: cleartext.
-	TLS *tls.Config
+	TLS      *tls.Config
 	// Health serves gRPC health checks in cleartext; nil: only the picker's port serves them.
 	Health net.Listener
-	// Drain is how long the picker continues after a request to shut down. Its health checks fail
-	// meanwhile, so that gateways leave it.
+	// Drain is how long the picker continues at shutdown, with failing health checks, so that
+	// gateways leave it.
 	Drain time.Duration
 }
 
@@ -61,8 +58,7 @@ type noEnvoys struct{}
 
 func (noEnvoys) EndpointsKnown(context.Context, ...string) error { return nil }
 
-// NewStandAlone makes an App that picks for gateways that Penstock does not configure. It starts
-// nothing.
+// NewStandAlone makes an App that picks for gateways that Penstock does not configure.
 func NewStandAlone(cfg Config, s StandAlone) (*App, error) {
 	translation := cfg.translation()
 	translation.Controller, translation.AnyClass = "", false
@@ -223,8 +219,8 @@ func (f *fromFiles) fetch(*App) *pipeline.Fetch { return nil }
 
 type clusterSource struct{ source *kube.Source }
 
-// fromCluster requires only the kinds that the account of llm-d's EPP may read: InferencePools,
-// Pods and objectives. The picker also works if other kinds are forbidden.
+// fromCluster requires only Pods and InferencePools, because the account of llm-d's EPP may read
+// little else.
 func fromCluster(c core, s StandAlone, cfg Config) (discovery, error) {
 	namespace := s.Pool.Namespace
 	kinds := []kube.Kind{{Group: store.Pods.Group(), Kind: store.Pods.Kind(), Required: true}}

@@ -39,7 +39,6 @@ func pickAlone(t *testing.T, api *kubetest.Server, pool string) *App {
 	return a
 }
 
-// endpoints waits until the picker has exactly these endpoints of a pool.
 func (a *App) endpoints(t *testing.T, pool string, want ...string) {
 	t.Helper()
 	poll.NoError(t, fmt.Sprint("the picker has ", want, " of ", pool), poll.Limit, func() error {
@@ -101,8 +100,6 @@ func TestStandAlonePicker_PoolThatComesLaterIsPickedFrom(t *testing.T) {
 	a.endpoints(t, "default/chat", "10.244.0.1:8001")
 }
 
-// A scorer's Service and EndpointSlices are read if the Role allows it, as the Role of the picker's
-// chart does.
 func TestStandAlonePicker_FindsScorersBehindServices(t *testing.T) {
 	t.Parallel()
 	api := kubetest.New(t)

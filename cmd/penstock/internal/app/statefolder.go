@@ -10,9 +10,8 @@ import (
 
 const lookForState = 10 * time.Second
 
-// watchState logs once that the state folder was removed or replaced. Other commands then find
-// neither this process nor the files that it writes later. watchState keeps the folder open, so
-// that no new folder gets the same inode number.
+// watchState logs once that the state folder was removed or replaced, so that other commands do not
+// find this process. The open folder keeps its inode number from being reused.
 func (a *App) watchState(ctx context.Context) error {
 	dir, err := os.Open(a.cfg.StateDir)
 	if err != nil {

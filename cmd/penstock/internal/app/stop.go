@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/xds/admission"
 )
 
-// stopping ends a process without losing requests. First /readyz fails, then picks end, then
-// everything else.
+// stopping ends a process without losing requests: first /readyz fails, then picks end, then the
+// rest.
 type stopping struct {
 	leaving  atomic.Bool
 	picks    context.Context
@@ -42,18 +42,16 @@ func (a *App) EndPicks() {
 	a.stopping.servers.Wait()
 }
 
-// Yield ends picks like EndPicks, for a process whose program is replaced in place: /readyz and
-// health checks continue to succeed, because gateways wait for the new program. Calls in flight end
-// after `most` at the latest.
+// Yield ends picks when the program is replaced in place. /readyz and health checks still succeed,
+// because gateways wait for the new program. Calls in flight end after `most` at the latest.
 func (a *App) Yield(most time.Duration) {
 	a.stopping.most = most
 	a.stopping.endPicks()
 	a.stopping.servers.Wait()
 }
 
-// Unwatched waits for a moment at which no gate watches a request (revoke: Immediately), or for the
-// end of ctx. It returns the number of watched requests. Envoy ends these requests when this
-// program ends.
+// Unwatched waits until no request is watched for a revoked permission (revoke: Immediately), or
+// ctx ends. It returns the number of watched requests, which Envoy ends when this program ends.
 func (a *App) Unwatched(ctx context.Context) int {
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()
@@ -71,15 +69,14 @@ func (a *App) Unwatched(ctx context.Context) int {
 }
 
 const (
-	// answerTime is how long gRPC may take to write the last answers after their handlers have
-	// returned.
+	// answerTime is how long gRPC may take to write answers after their handlers have returned.
 	answerTime = 20 * time.Millisecond
 	endTimeout = 250 * time.Millisecond
 )
 
 // servePicks serves until ctx ends or EndPicks is called, and then completes the picks in flight.
-// Last, it makes Envoys end their other streams, such as access logs, which are as long-lived as
-// the Envoys: this way it receives all entries that they have sent.
+// Last, it makes Envoys end their long-lived streams, such as access logs, so that no entry is
+// lost.
 func (a *App) servePicks(ctx context.Context, l net.Listener, options []grpc.ServerOption,
 	register func(grpc.ServiceRegistrar)) error {
 	s := a.stopping

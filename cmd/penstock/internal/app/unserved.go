@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// OwnerOf returns the object that defines a pool: an InferencePool or an InferencePoolImport.
+// OwnerOf returns the InferencePool or InferencePoolImport that defines a pool.
 func OwnerOf(pool objectid.Target) report.Ref {
 	if pool.Imported() {
 		return store.RefOf(store.InferencePoolImports, pool.Pool.String())
@@ -21,7 +21,7 @@ func OwnerOf(pool objectid.Target) report.Ref {
 	return store.RefOf(store.InferencePools, pool.Pool.String())
 }
 
-// reportUnserved reports that a pool serves no request. The zero u resolves the report.
+// reportUnserved reports that a pool serves no request. The zero u removes the report.
 func reportUnserved(board *status.Board, pool objectid.Target, u picker.Unserved) {
 	source := status.Instance(status.Servers, pool.String())
 	if u.Servers == 0 {

@@ -20,7 +20,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// newUsage makes a usage.Keeper. It opens no database before a gate decides about a request.
+// newUsage opens no database before an AccessPolicy decides about a request.
 func newUsage(cfg Config, board *status.Board, objects *store.Store) *usage.Keeper {
 	out := usage.Config{URL: cfg.UsageDB, Place: usagePlace, Now: clock(), Log: cfg.Log,
 		Late: func(age time.Duration, why string) { reportUsage(board, objects, age, why) }}
@@ -81,14 +81,13 @@ func (a *App) usagePage(w http.ResponseWriter, r *http.Request) {
 	debug.WriteJSON(w, answer)
 }
 
-// usageDelay is longer than Envoy takes to send its entries.
+// usageDelay is longer than Envoy delays its access log entries.
 const usageDelay = 4 * envoy.UsageInterval
 
-// UsageNow is a parameter of the usage page. With it, the page answers at once, perhaps without the
-// last requests.
+// UsageNow is a parameter of the usage page, with which it does not wait for the last requests.
 const UsageNow = "now"
 
-// UsageQuery reads the parameters of the page of usage.
+// UsageQuery reads the parameters of the usage page.
 func UsageQuery(v url.Values) (q usage.Query, err error) {
 	if by := v.Get("by"); by != "" {
 		q.By = slices.Collect(strings.SplitSeq(by, ","))

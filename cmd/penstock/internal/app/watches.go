@@ -11,10 +11,10 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// watches ends the requests of keys that lost their permission. It implements extproc.Watches.
+// watches ends requests whose key has lost its permission. It implements extproc.Watches.
 type watches struct {
 	open *authz.Open
-	// keyed means that this cluster's Gateways send keys, so a call without a key comes from
+	// keyed means that this cluster's Gateways send keys. A call without a key comes from
 	// elsewhere.
 	keyed bool
 }

@@ -64,8 +64,8 @@ const watchWrite = 10 * time.Second
 // Objects is the answer of /debug/store/KIND.
 type Objects struct {
 	Kind     string            `json:"kind"`
-	Revision uint64            `json:"revision"` // of the store
-	Objects  []json.RawMessage `json:"objects"`  // as store.Show makes them
+	Revision uint64            `json:"revision"` // revision of the store
+	Objects  []json.RawMessage `json:"objects"`  // each as JSON by store.Show
 }
 
 // Event is one line of /debug/store/KIND?watch: an object that changed.

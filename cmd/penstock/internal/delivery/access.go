@@ -14,21 +14,21 @@ import (
 // AccessConfig configures an Access.
 type AccessConfig struct {
 	Cache *cache.Cache
-	// Drain is how long a Gateway may pick from a pool that its routes no longer use, because
-	// streams of removed listeners still need picks.
+	// Drain is how long a Gateway may pick from a pool without routes, for streams of removed
+	// listeners.
 	Drain time.Duration
 	// Lagging reports whether the objects may be outdated; nil: never.
 	Lagging func() bool
 }
 
-// Access decides which pools the proxies of a Gateway may pick from: pools of clusters that its
-// routes use now, or used within the drain time. The picker waits up to 0.75 s for access: an Envoy
-// may have received the route from another process first.
+// Access decides which pools the proxies of a Gateway may pick from: pools that its routes use, or
+// used within the drain time. The picker waits up to 0.75 s for access, because an Envoy may have
+// received the route from another process.
 type Access struct {
 	cfg AccessConfig
 
 	mu      sync.Mutex
-	left    map[use]time.Time // ended use -> until when it is allowed
+	left    map[use]time.Time // when the permission of an ended use expires
 	changed chan struct{}     // closed and replaced with each commit
 }
 

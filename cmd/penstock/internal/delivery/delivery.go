@@ -14,13 +14,10 @@ import (
 type Change struct {
 	Revision uint64
 	View     *store.View
-	// Objects are the translated changes of the store.
-	Objects []store.Change
-	// Output is the result of translation. If a step removes parts of it, later steps do not
-	// deliver them.
+	Objects  []store.Change
+	// Output is the result of translation. Later steps do not deliver parts that a step removes.
 	Output translator.Output
-	// Trace is the span of the change.
-	Trace trace.SpanContext
+	Trace  trace.SpanContext
 }
 
 // Stage is a position in the order of delivery.
@@ -79,8 +76,7 @@ func New(parts ...Part) *Delivery {
 	return d
 }
 
-// Deliver runs every step with a change. The caller delivers one change after the other, in the
-// order of their revisions.
+// Deliver runs every step with a change. Calls must be sequential, in the order of revisions.
 func (d *Delivery) Deliver(ctx context.Context, c *Change) {
 	for _, s := range d.steps {
 		s.Deliver(ctx, c)

@@ -9,8 +9,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Other settings of an EndpointPickerConfig reach the picker, too: how pages are read, the limit of
-// requests in flight, and how long requests of a priority wait.
 func TestEndpointPickerConfig_ReachesThePicker(t *testing.T) {
 	var s model.PickerSettings
 	s.UnverifiedTLS, s.MetricsPath, s.FullInFlight = true, "/stats", 20

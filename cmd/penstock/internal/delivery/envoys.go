@@ -12,10 +12,10 @@ import (
 
 const (
 	// workersDelay is how long Envoy's workers may take to apply endpoints after the main thread's
-	// ACK. Without it, picks named endpoints that workers lacked.
+	// ACK.
 	workersDelay = 20 * time.Millisecond
-	// peersDelay is how much later Envoys of other processes may receive the same files' content.
-	// This process does not receive their ACKs.
+	// peersDelay is how much later Envoys of other processes may receive the same endpoints. Their
+	// ACKs are not known here.
 	peersDelay = 500 * time.Millisecond
 )
 
@@ -40,10 +40,8 @@ type EnvoysConfig struct {
 	Holds     *Holds
 	Progress  *Progress
 	Store     *store.Store
-	// Clusters lists the clusters of a pool.
-	Clusters func(pool objectid.Target) []string
-	// NoPeers reports whether no peer can be reached.
-	NoPeers func() bool
+	Clusters  func(pool objectid.Target) []string
+	NoPeers   func() bool
 }
 
 // Envoys waits until the proxies have endpoints. It implements learned.Delivery.
@@ -52,8 +50,7 @@ type Envoys struct{ cfg EnvoysConfig }
 // NewEnvoys makes an Envoys.
 func NewEnvoys(cfg EnvoysConfig) *Envoys { return &Envoys{cfg} }
 
-// EndpointsKnown returns when every Envoy that has one of the clusters has the cluster's newest
-// endpoints.
+// EndpointsKnown returns when every Envoy with one of the clusters has the newest endpoints.
 func (e *Envoys) EndpointsKnown(ctx context.Context, clusters ...string) error {
 	if err := e.endpointsAcked(ctx, clusters...); err != nil || e.cfg.Elsewhere.Elsewhere() == 0 {
 		return err
@@ -61,8 +58,7 @@ func (e *Envoys) EndpointsKnown(ctx context.Context, clusters ...string) error {
 	return wait(ctx, peersDelay)
 }
 
-// endpointsAcked waits until the Envoys of this process have the endpoints. If no Envoy is
-// connected, it waits for the first one.
+// endpointsAcked waits for the Envoys of this process, or for the first one.
 func (e *Envoys) endpointsAcked(ctx context.Context, clusters ...string) error {
 	none := e.cfg.Streams.Connected("") == 0
 	for _, gw := range e.cfg.Cache.Gateways() {

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// holdTimeout is how long a removal waits for the pickers of peers to drop the endpoint. Peers
-	// read the same objects within milliseconds.
+	// holdTimeout is how long a removal waits until the pickers of peers drop the endpoint. Peers
+	// usually need milliseconds.
 	holdTimeout = 300 * time.Millisecond
 	// maxHold bounds the wait if the pool keeps shrinking.
 	maxHold = 3 * holdTimeout
@@ -30,10 +30,10 @@ type HoldsConfig struct {
 	Names Names
 }
 
-// Holds commits changes, but holds back removals that peers' pickers have not followed: any Envoy
-// may call any picker, so Envoy must keep an endpoint as long as a picker may name it. A hold
-// covers a pool's cached clusters and endpoints, and the resources that they name. It ends at its
-// deadline, or earlier when peers name the same endpoints as this process's picker.
+// Holds commits changes, but defers removals of endpoints that a peer's picker may still name,
+// because any Envoy may call any picker. A hold defers changes of a pool's clusters and endpoints,
+// and of the resources that they name. It ends at its deadline, or when all pickers name the same
+// endpoints.
 type Holds struct {
 	cfg      HoldsConfig
 	released chan struct{}
@@ -148,8 +148,7 @@ func (h *Holds) commit(_ context.Context, c *Change) {
 	h.cfg.Cache.Commit(batches...)
 }
 
-// keep adds the changes of d to b, except changes that a hold defers: it puts these into h.items.
-// The caller holds mu.
+// keep adds the changes of d to b, or to h.items if a hold defers them. The caller holds mu.
 func (h *Holds) keep(b *cache.Batch, d translator.Delta) {
 	for _, ref := range d.Removes {
 		delete(h.items, item{d.Gateway, ref})
@@ -189,8 +188,8 @@ func poolOf(ref resource.Ref) objectid.Target {
 	return objectid.Target{Pool: objectid.Pool{Namespace: id.Namespace, Name: id.Name}, Member: id.Member}
 }
 
-// needed returns the resources that the cached versions of held resources name, directly or
-// indirectly, with the pools whose holds need them. The caller holds mu.
+// needed returns the resources that held resources name in the cache, directly or indirectly, with
+// the pools of these holds. The caller holds mu.
 func (h *Holds) needed(gateway string) map[resource.Ref]map[objectid.Target]bool {
 	out := map[resource.Ref]map[objectid.Target]bool{}
 	var follow func(ref resource.Ref, pool objectid.Target)
@@ -219,8 +218,8 @@ func (h *Holds) needed(gateway string) map[resource.Ref]map[objectid.Target]bool
 	return out
 }
 
-// release ends the hold of a pool, and commits the deferred changes that no other hold needs. The
-// caller holds mu.
+// release ends the hold of a pool, and commits changes that no other hold defers. The caller holds
+// mu.
 func (h *Holds) release(pool objectid.Target) {
 	delete(h.pools, pool)
 	batches := map[string]*cache.Batch{}
@@ -270,8 +269,8 @@ func (h *Holds) Run(ctx context.Context) error {
 	}
 }
 
-// check ends the holds that are due, and returns the time until its next call. A peer that misses a
-// deadline delays no hold until it publishes again.
+// check ends the holds that are due, and returns the time until its next call. A late peer delays
+// no hold until it publishes again.
 func (h *Holds) check(now time.Time) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -54,7 +54,6 @@ func (p *peer) MarkLate(peers ...string) {
 
 func (p *peer) Changed() <-chan struct{} { return p.changed }
 
-// follow makes the peer name the same endpoints as this process.
 func (p *peer) follow() {
 	p.mu.Lock()
 	for pool, d := range p.published {
@@ -65,7 +64,6 @@ func (p *peer) follow() {
 	poke(p.changed)
 }
 
-// nowhere plays the picker, and Envoys that have everything.
 type nowhere struct{ named map[objectid.Target]int }
 
 func (n nowhere) Update(p picker.Pool) error                    { n.named[p.ID] = len(p.Endpoints); return nil }
@@ -109,7 +107,7 @@ func endpointsOf(pool string) resource.Ref {
 	return resource.Ref{Type: resource.Endpoints, Name: model.PoolCluster("ns", pool).String()}
 }
 
-// deliver delivers one change: endpoints of pools, which name further resources, and removals.
+// deliver delivers endpoints of pools, which name further resources, and removals.
 func (r *holdRig) deliver(pools map[string]string, names []resource.Ref, removes ...resource.Ref) {
 	r.t.Helper()
 	r.rev++
@@ -148,8 +146,6 @@ func (r *holdRig) expect(what, pool, endpoints string) {
 	}
 }
 
-// The goroutine that translates once waited for the peer, so that one pool's removal delayed every
-// Gateway.
 func TestInferencePool_RemovalThatWaitsForAPeerDelaysNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newHoldRig(t)
@@ -210,7 +206,6 @@ func TestInferencePool_HoldIsBoundedHoweverOftenItShrinks(t *testing.T) {
 	})
 }
 
-// Held endpoints may name a hop, which must stay as long.
 func TestSpill_HopStaysWhileItsEndpointsAreHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newHoldRig(t)

@@ -17,14 +17,14 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// LingerTimeout is how long clusters outlive the last route to them. It is longer than Envoy waits
-// for an ordinary pick (2 s).
+// LingerTimeout is how long clusters outlive their last route. Envoy waits 2 s for an ordinary
+// pick.
 const LingerTimeout = 5 * time.Second
 
 // Linger commits to the cache, and keeps these endpoints for the linger timeout:
-//   - The pods and hops of an import's removed clusters: a request that has chosen such a cluster
-//     may still wait for its pick, and the picked address must be in the cluster. Envoy keeps the
-//     cluster equally long (publish.Config.Linger).
+//   - The pods and internal listeners (hops) of an import's removed clusters. A request that has
+//     chosen such a cluster may still wait for its pick, and the cluster must contain the picked
+//     address. Envoy keeps the cluster equally long (publish.Config.Linger).
 //   - The pods of an import that all leave a cluster at once. This happens when the import stops
 //     declaring endpoints, before its remote picker has named any.
 //   - External pickers that are all replaced. Envoy calls the new pickers only after a health
@@ -81,7 +81,7 @@ func (d *Linger) Commit(batches ...cache.Batch) {
 	for i, b := range batches {
 		batches[i].Removes = slices.DeleteFunc(slices.Clone(b.Removes), func(ref resource.Ref) bool {
 			if ref.Type == resource.Endpoints {
-				delete(d.left, place{b.Gateway, ref.Name}) // a cluster's former endpoints end with it
+				delete(d.left, place{b.Gateway, ref.Name}) // former endpoints end with their cluster
 			}
 			ok := lingers(ref.Name)
 			cluster := d.cache.Resource(b.Gateway, resource.Ref{Type: resource.Cluster, Name: ref.Name})
@@ -103,8 +103,8 @@ func (d *Linger) Commit(batches ...cache.Batch) {
 	d.cache.Commit(batches...)
 }
 
-// addFormer adds former endpoints to a cluster's new endpoints. left reports whether an endpoint
-// has left.
+// addFormer adds former endpoints to a cluster's new ones. left reports whether an endpoint has
+// left.
 type addFormer func(endpoints, before *resource.Resource) (with *resource.Resource, left bool, err error)
 
 func (d *Linger) withFormer(b *cache.Batch, r *resource.Resource, until time.Time, add addFormer) *resource.Resource {
@@ -131,8 +131,8 @@ func (d *Linger) withFormer(b *cache.Batch, r *resource.Resource, until time.Tim
 	return with
 }
 
-// withLeft keeps leaving endpoints: all pods of an import, all external pickers, or any endpoints
-// of datagrams.
+// withLeft keeps endpoints that leave: all pods of an import, all external pickers, or any datagram
+// endpoints.
 func (d *Linger) withLeft(b *cache.Batch, r *resource.Resource, until time.Time) *resource.Resource {
 	id, _ := model.ParseClusterID(r.Name)
 	switch {
@@ -246,8 +246,8 @@ func (d *Linger) expire(now time.Time) time.Duration {
 	return next
 }
 
-// LearnedObject returns the namespace and name of the object with the endpoints that remote pickers
-// have named for an imported pool. It returns false for other pools.
+// LearnedObject returns the object that has the endpoints named by an imported pool's remote
+// picker; ok is false for other pools.
 func LearnedObject(pool objectid.Target) (namespace, name string, ok bool) {
 	return pool.Namespace, store.LearnedName(pool.Name, pool.Member), pool.Member != ""
 }

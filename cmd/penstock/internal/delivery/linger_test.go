@@ -102,8 +102,6 @@ func TestInferencePoolImport_ReturningClusterHasTheObjectsEndpoints(t *testing.T
 	}
 }
 
-// A pick in flight names an endpoint of an import that no longer declares endpoints and has not
-// learned any.
 func TestInferencePoolImport_EndpointsThatAllLeaveStayForPicksInFlight(t *testing.T) {
 	c := cache.New(cache.Config{})
 	d := NewLinger(c, time.Minute, slog.New(slog.DiscardHandler))
@@ -111,16 +109,16 @@ func TestInferencePoolImport_EndpointsThatAllLeaveStayForPicksInFlight(t *testin
 		d.Commit(cache.Batch{Gateway: "ns/gw", Upserts: west(t, report.Ref{}, endpoints...)[1:]})
 	}
 	d.Commit(cache.Batch{Gateway: "ns/gw", Upserts: west(t, report.Ref{}, "10.1.0.1:8000", "10.1.0.2:8000")})
-	commit("10.1.0.2:8000") // one leaves
+	commit("10.1.0.2:8000") // 10.1.0.1 leaves
 	if _, old, _ := has(c); old {
 		t.Error("a pod that leaves others stays")
 	}
 	commit("10.1.0.1:8000")
-	commit() // all leave
+	commit() // all endpoints leave
 	if _, old, _ := has(c); !old {
 		t.Error("the pods that a pick in flight may name are gone")
 	}
-	commit("10.1.0.9:8000") // one is learned
+	commit("10.1.0.9:8000") // 10.1.0.9 is learned
 	if _, old, learned := has(c); !old || !learned {
 		t.Errorf("the earlier pod: %t, the new one: %t, want both", old, learned)
 	}
@@ -139,7 +137,7 @@ func TestInferencePoolImport_EndpointsThatAllLeaveStayForPicksInFlight(t *testin
 	}
 }
 
-// A closed cluster has no TLS, so nothing may be sent to it.
+// A cluster that is closed, because it lacks its TLS configuration, gets no endpoints when removed.
 func TestBackendTLSPolicy_ClosedClusterStaysClosedWhenRemoved(t *testing.T) {
 	c, d := removed(t, report.Ref{Kind: "BackendTLSPolicy", Namespace: "ns", Name: "far"})
 	d.Learn(westPool, pod9)
@@ -148,7 +146,7 @@ func TestBackendTLSPolicy_ClosedClusterStaysClosedWhenRemoved(t *testing.T) {
 	}
 }
 
-// A request may have chosen a cluster of hops before its route changes.
+// The hops of a removed cluster stay, because a request may have chosen the cluster before.
 func TestLinger_HopsToExportingClustersAreKept(t *testing.T) {
 	id := model.MembersCluster("ns", "far")
 	load, err := envoy.Endpoints(&model.Assignment{
@@ -176,8 +174,7 @@ func TestLinger_HopsToExportingClustersAreKept(t *testing.T) {
 	}
 }
 
-// Envoy calls no picker before a health check. If all pickers are replaced, the former ones stay as
-// a fallback.
+// Envoy calls a picker only after a health check, so replaced pickers stay as a fallback.
 func TestExternalPicker_FormerOnesStayBehindThoseThatReplaceAll(t *testing.T) {
 	c := cache.New(cache.Config{})
 	d := NewLinger(c, time.Minute, slog.New(slog.DiscardHandler))
@@ -200,7 +197,7 @@ func TestExternalPicker_FormerOnesStayBehindThoseThatReplaceAll(t *testing.T) {
 		want    string
 	}{
 		{[]string{"10.1.0.1", "10.1.0.2"}, "0: 10.1.0.1 10.1.0.2"},
-		{[]string{"10.1.0.2", "10.1.0.3"}, "0: 10.1.0.2 10.1.0.3"}, // one stays
+		{[]string{"10.1.0.2", "10.1.0.3"}, "0: 10.1.0.2 10.1.0.3"}, // 10.1.0.2 stays
 		{[]string{"10.1.0.4"}, "0: 10.1.0.4; 1: 10.1.0.2 10.1.0.3"},
 		{[]string{"10.1.0.4", "10.1.0.5"}, "0: 10.1.0.4 10.1.0.5; 1: 10.1.0.2 10.1.0.3"},
 		{[]string{"10.1.0.3"}, "0: 10.1.0.3; 1: 10.1.0.4 10.1.0.5 10.1.0.2"},
@@ -227,8 +224,8 @@ func TestExternalPicker_FormerOnesStayBehindThoseThatReplaceAll(t *testing.T) {
 	}
 }
 
-// A session of datagrams ends with its endpoint, so leaving endpoints drain until answers in flight
-// have arrived.
+// A datagram session ends with its endpoint, so endpoints drain until answers in flight have
+// arrived.
 func TestUDPRoute_EndpointsThatLeaveDrain(t *testing.T) {
 	c := cache.New(cache.Config{})
 	d := NewLinger(c, time.Minute, slog.New(slog.DiscardHandler))
@@ -276,7 +273,7 @@ func TestUDPRoute_EndpointsThatLeaveDrain(t *testing.T) {
 		{[]model.Endpoint{at("10.0.0.1", 1), at("10.0.0.2", 1)}, "10.0.0.1 1, 10.0.0.2 1"}, // only weights change
 		{[]model.Endpoint{at("10.0.0.2", 1), drop}, "10.0.0.2 1, 255.255.255.255 1, 10.0.0.1 DRAINING"},
 		{[]model.Endpoint{at("10.0.0.3", 1)}, "10.0.0.3 1, 10.0.0.2 DRAINING, 10.0.0.1 DRAINING"},
-		// one address returns
+		// 10.0.0.1 returns
 		{[]model.Endpoint{at("10.0.0.1", 1), at("10.0.0.3", 1)}, "10.0.0.1 1, 10.0.0.3 1, 10.0.0.2 DRAINING"},
 		{nil, ""}, // no other endpoint takes these datagrams
 		{[]model.Endpoint{at("10.0.0.3", 1)}, "10.0.0.3 1"},

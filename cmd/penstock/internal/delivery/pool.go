@@ -192,8 +192,7 @@ func flowControl(s *model.PickerSettings) *picker.FlowControl {
 	return out
 }
 
-// serverProtocol derives the protocol from the pool's appProtocol and a BackendTLSPolicy, as Envoy
-// does.
+// serverProtocol derives the protocol from appProtocol and a BackendTLSPolicy, as Envoy does.
 func serverProtocol(pp translator.PickerPool) upstream.Protocol {
 	by := upstream.Protocol{HTTP2: pp.Pool.Protocol == model.H2C}
 	if pp.TLS == nil && pp.Pool.Settings.UnverifiedTLS {

@@ -18,17 +18,15 @@ import (
 )
 
 const (
-	// growTimeout bounds the wait for Envoys: a proxy that does not answer must not keep a pool
-	// small.
+	// growTimeout bounds the wait for Envoys, because one of them may not answer.
 	growTimeout = time.Second
 	// hopTimeout replaces growTimeout for a new spill target, which may need a listener with
 	// routes.
 	hopTimeout   = 5 * time.Second
 	maxFallbacks = 8
-	// Picks name fallbacks for youngTime after their pool has grown, because Envoy skips endpoints
-	// that it lacks. It may lack new ones: it acknowledges before its workers have them, and ACKs
-	// of other processes' Envoys are not published (envoys.go). Envoys of a frozen process
-	// reconnect elsewhere within 13 s (bootstrap).
+	// For youngTime after a pool has grown, picks name fallbacks, because Envoy skips endpoints
+	// that it lacks. Envoy acknowledges before its workers have new endpoints, and ACKs at other
+	// processes are not known here. Envoys of a frozen process reconnect within 13 s.
 	youngTime = 15 * time.Second
 )
 
@@ -49,21 +47,19 @@ type PoolsConfig struct {
 	Picker Picker
 	Envoys EndpointWaiter
 	Holds  *Holds
-	// DefaultPool is for gateways that name no pool. The zero Pool means the only pool, if there is
-	// just one.
+	// DefaultPool is for gateways that name no pool; zero: the only pool, if there is just one.
 	DefaultPool objectid.Pool
-	// OnDemand reports whether requests wait for the first server of a pool. The picker then names
-	// that server only once Envoys have it. Otherwise it names the server at once, because requests
-	// would fail meanwhile. May be nil.
+	// OnDemand reports whether requests wait for the first server of a pool. Picks then name that
+	// server only once Envoys have it. Otherwise they name it at once, to avoid failed requests.
+	// May be nil.
 	OnDemand func(objectid.Target) bool
-	// Keep is how long picks from a removed pool stay possible.
-	Keep time.Duration
-	Log  *slog.Logger
+	Keep     time.Duration
+	Log      *slog.Logger
 }
 
-// Pools updates the picker in steps. The picker drops an endpoint before Envoys drop it. It names a
-// new endpoint, or a new spill target, after Envoys have it. Picks from a removed pool stay
-// possible as long as an Envoy may request them.
+// Pools updates the picker in steps. The picker drops an endpoint before Envoys do, and names a new
+// endpoint or spill target after Envoys have it. Picks from a removed pool stay possible for
+// PoolsConfig.Keep.
 type Pools struct {
 	cfg          PoolsConfig
 	grow, retire chan struct{}
@@ -76,8 +72,8 @@ type Pools struct {
 	young    map[objectid.Target]time.Time
 	plain    map[objectid.Target]*model.Pool
 	gone     map[objectid.Target]time.Time
-	// gateways are pools whose requests now go through gateways. Each waits until the former pool
-	// of its name, whose requests went to servers, is removed.
+	// gateways are pools that are now reached through gateways. Each waits for the removal of the
+	// pool of the same name whose servers were reached directly.
 	gateways map[objectid.Target]picker.Pool
 }
 
@@ -234,8 +230,8 @@ func (s *Pools) chooseDefault() {
 	}
 }
 
-// leavingDefault returns the default pool if it was removed and can still be picked from, otherwise
-// the zero Target. The caller holds s.mu.
+// leavingDefault returns the default pool if it is removed but still picked from; otherwise the
+// zero Target. The caller holds s.mu.
 func (s *Pools) leavingDefault() objectid.Target {
 	for name := range s.gone {
 		if s.current[name].Default {
@@ -346,8 +342,8 @@ func (s *Pools) remove(ctx context.Context) error {
 	}
 }
 
-// age removes pools from young when their time has passed. It returns the time until its next call.
-// The caller holds s.mu.
+// age removes pools from young after youngTime, and returns the time until its next call. The
+// caller holds s.mu.
 func (s *Pools) age() time.Duration {
 	next := time.Hour
 	for name, until := range s.young {

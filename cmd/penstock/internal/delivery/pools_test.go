@@ -31,7 +31,7 @@ func (noPeers) Changed() <-chan struct{}                { return nil }
 type poolRig struct {
 	t     *testing.T
 	pools *Pools
-	known chan struct{} // closed when Envoys know the endpoints
+	known chan struct{} // closed when Envoys have the endpoints
 
 	mu     sync.Mutex
 	picked map[objectid.Target]picker.Pool // the picker's pools
@@ -90,8 +90,8 @@ func (r *poolRig) change(inFlight int32, external bool, endpoints ...string) {
 	r.pools.after()
 }
 
-// expect waits until the picker names these endpoints, and counts the pool as full at this number
-// of requests.
+// expect waits until the picker names these endpoints, and has the limit inFlight of requests in
+// flight.
 func (r *poolRig) expect(what string, inFlight int32, want ...string) {
 	r.t.Helper()
 	poll.NoError(r.t, what, poll.Limit, func() error {
@@ -111,14 +111,12 @@ func (r *poolRig) names() (endpoints []string, full int32) {
 	return endpoints, r.picked[poolA].Full.InFlight
 }
 
-// byDefault reports whether a pool is the default for gateways that name none.
 func (r *poolRig) byDefault(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.picked[objectid.MustParseTarget(name)].Default
 }
 
-// atOnce checks the picker before Envoy has acknowledged anything.
 func (r *poolRig) atOnce(what string, inFlight int32, want ...string) {
 	r.t.Helper()
 	if got, full := r.names(); !slices.Equal(got, want) || full != inFlight {
@@ -148,7 +146,7 @@ func TestInferencePool_ReplacingAllServersKeepsItPickable(t *testing.T) {
 	r.expect("Envoy knows", 0, e2)
 }
 
-// Envoy's workers get endpoints a little after its ACK.
+// Picks name fallbacks for a new endpoint, because Envoy's workers get it a little after the ACK.
 func TestPicker_NewEndpointIsNotNamedAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newPoolRig(t, time.Hour)
@@ -174,7 +172,7 @@ func TestPicker_NewEndpointIsNotNamedAlone(t *testing.T) {
 	})
 }
 
-// ACKs count only after the change was committed: earlier ones are for older endpoints.
+// ACKs before the commit of a change do not count, because they are for older endpoints.
 func TestPicker_EarlierAckIsNotTakenForTheNewEndpoints(t *testing.T) {
 	r := newPoolRig(t, time.Hour)
 	r.change(0, false, e1)
@@ -224,8 +222,6 @@ func TestSpill_NamesNoPlaceThatEnvoyLacks(t *testing.T) {
 	})
 }
 
-// An exporting cluster is now reached through its gateways. Picks of former routes still need its
-// servers.
 func TestInferencePoolImport_ChangedModeIsPickedFromForTheDrainTime(t *testing.T) {
 	gateways := translator.PickerPool{Pool: &model.Pool{Name: poolA},
 		Gateways: &model.ExternalPicker{
@@ -287,7 +283,6 @@ func TestInferencePool_RemovedOneIsPickedFromForTheDrainTime(t *testing.T) {
 	}
 }
 
-// An import's policy sets the TTL and the cookie of its sessions in the picker, too.
 func TestSession_SettingsOfAnImportReachThePicker(t *testing.T) {
 	pp := translator.PickerPool{
 		Pool:   &model.Pool{Name: poolA, Settings: model.PickerSettings{SessionTTL: 60, SessionCookie: "sid"}},
@@ -299,8 +294,6 @@ func TestSession_SettingsOfAnImportReachThePicker(t *testing.T) {
 	}
 }
 
-// A request that waits for a pool's first server must not be sent to an Envoy that lacks the
-// server.
 func TestInferencePool_FirstServerIsPickedOnceEnvoyHasIt(t *testing.T) {
 	r := newPoolRig(t, time.Hour)
 	r.pools.cfg.OnDemand = func(objectid.Target) bool { return true }
@@ -311,8 +304,6 @@ func TestInferencePool_FirstServerIsPickedOnceEnvoyHasIt(t *testing.T) {
 	r.expect("Envoy has it", 0, e1)
 }
 
-// If requests do not wait for the first server, the picker names it at once, because they would
-// fail meanwhile.
 func TestInferencePool_FirstServerIsPickedAtOnceElsewhere(t *testing.T) {
 	r := newPoolRig(t, time.Hour)
 	r.change(0, false)

@@ -16,9 +16,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Ports gives each port of this machine to one Gateway. Otherwise two Envoys could bind one port
-// (SO_REUSEPORT), and the kernel would distribute connections between them. The first Gateway keeps
-// a port. Later ones wait and get a report.
+// Ports gives each port of this machine to the first Gateway that binds it; others get a report.
+// Otherwise two Envoys could share a port by SO_REUSEPORT.
 type Ports struct {
 	board *status.Board
 
@@ -136,8 +135,8 @@ func (c *Ports) Has(listener, gateway string) bool {
 	return c.owner[listener] == gateway
 }
 
-// Served reports whether a gateway's Envoy receives a listener or, for a route configuration, the
-// listener of its chain. Listeners of hops have no port and are always served.
+// Served reports whether a gateway's Envoy receives a listener, or the listener of a route
+// configuration. Internal listeners (hops) have no port and are always served.
 func (c *Ports) Served(ref resource.Ref, gateway string) bool {
 	socket, ok := model.ParseListenerName(ref.Name)
 	if !ok {

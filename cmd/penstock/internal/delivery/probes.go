@@ -15,8 +15,8 @@ type Prober interface {
 	Remove(name string)
 }
 
-// Probes starts probes of the external pickers that routes use: of their health and, unless only
-// Penstock's picker calls them, of their dialect.
+// Probes starts probes of external pickers: of their health and, if Envoys call them, of their
+// ext_proc dialect.
 type Probes struct{ Prober Prober }
 
 // Steps implements Part.
@@ -35,7 +35,7 @@ func (p Probes) probe(_ context.Context, c *Change) {
 			continue
 		}
 		target := probe.Picker{Addresses: at, TLS: tls, HealthOnly: e.Relayed}
-		// No dialect probe: it names no pool, which a member's Penstock requires.
+		// A member's Penstock requires a pool, which a probe of the dialect does not name.
 		if e.TLS.Certificate == model.MemberCertificate {
 			target.Dialect = probe.FullDuplex
 		}

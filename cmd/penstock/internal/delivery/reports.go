@@ -9,9 +9,8 @@ import (
 
 // Reports puts the reports of translation on the board.
 type Reports struct {
-	Board *status.Board
-	Log   *slog.Logger
-	// OnPanic is called for each row of translation that panicked.
+	Board   *status.Board
+	Log     *slog.Logger
 	OnPanic func(row string, value any, stack []byte)
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-project/penstock/picker"
 )
 
-// Names exchanges digests of named endpoints. *peers.Names implements it.
+// Names exchanges digests of the endpoints that pickers name. *peers.Names implements it.
 type Names interface {
 	Publish(digests map[objectid.Target]string)
 	Retract(pools ...objectid.Target)

@@ -9,14 +9,14 @@ import (
 
 const (
 	stopsInterval, aloneInterval = 100 * time.Millisecond, 500 * time.Millisecond
-	// catchUpTime bounds how long a process needs, after a pause, to read changes and publish its
-	// picker's endpoints.
+	// catchUpTime is how long a process needs after a pause to read changes and publish its
+	// endpoints.
 	catchUpTime = 250 * time.Millisecond
 )
 
-// Stops detects that the process was paused. Peers wait only holdTimeout for this process to follow
-// a change. Then Envoys may drop endpoints that its picker still names. So after a longer pause,
-// picks wait for catchUpTime.
+// Stops detects pauses of the process. Peers wait only holdTimeout for this process to follow a
+// change, so Envoys may drop endpoints that its picker still names. After a longer pause, picks
+// wait.
 type Stops struct {
 	log   *slog.Logger
 	alone func() bool

@@ -24,7 +24,7 @@ type chat struct {
 	IgnoreEOS  bool      `json:"ignore_eos,omitempty"` // generate until max_tokens
 	Stream     bool      `json:"stream,omitempty"`
 	Route      *bool     `json:"route,omitempty"` // whether the pool's processor chooses the server
-	key, keyIn string    // the API key and the shell variable in its place; "": none
+	key, keyIn string    // the API key, and the shell variable that printed commands show for it; "": none
 }
 
 type message struct {

@@ -120,7 +120,6 @@ func annotated(d *show) []any {
 	return []any{a.By, took.Milliseconds()}
 }
 
-// during sends requests for llama until action returns, and counts them by cluster.
 func (d *show) during(action func()) (served map[string]int, sum int) {
 	cluster := func(server string) string { return before(server, "-") }
 	return d.load(question("llama", "Hello there", 0), cluster, action)

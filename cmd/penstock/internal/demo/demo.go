@@ -36,7 +36,7 @@ type Config struct {
 	Penstock   string    // path of the binary that is run
 	Env        []string  // added to the environment of Penstock
 	Typed      string    // the binary's name in printed commands
-	Envoy      string    // the version that is shown
+	Envoy      string    // Envoy's version in the output
 	Keep       bool      // leaves everything running after the last step, until the context ends
 	Out        io.Writer // receives the output
 	Colour     bool      // adds ANSI colours

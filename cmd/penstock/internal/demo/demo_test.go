@@ -149,7 +149,6 @@ func TestDemo_UnevenSplitFails(t *testing.T) {
 	}
 }
 
-// spills returns ten correctly decided requests: two at each server here, then cluster east.
 func spills() []spilled {
 	var all []spilled
 	for i := range spillRequests {
@@ -183,7 +182,7 @@ func TestDemo_SpillBeforeOrAfterFullPoolFails(t *testing.T) {
 	}
 }
 
-// The verdicts of a pick were computed before the request itself counts.
+// The verdicts of a pick do not count the request itself.
 func TestDemo_ReasonOfPickHasTheLoadOfTheChoice(t *testing.T) {
 	verdict := func(name string, inFlight int64) schedule.Verdict {
 		return schedule.Verdict{Address: name, Pod: name + "/127.0.0.1", State: endpoint.State{InFlight: inFlight}}

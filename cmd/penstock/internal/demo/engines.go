@@ -13,7 +13,6 @@ import (
 	"time"
 )
 
-// gateway has the API key for its clients, once it exists.
 type gateway struct{ key string }
 
 func enginesScript() script {
@@ -44,7 +43,6 @@ func (d *show) down() error {
 	return nil
 }
 
-// phase waits for a phase of a deployment, and prints the line of penstock up.
 func (d *show) phase(name, phase string) {
 	line, head := "", fmt.Sprintf("ModelDeployment default/%s is %s: ", name, phase)
 	if wait(d.ctx, func() bool { line = d.clusters["here"].find(head); return line != "" }) != nil {
@@ -61,7 +59,6 @@ func (g *gateway) question(model string) chat {
 	return q
 }
 
-// answers waits for a status, and prints it.
 func (d *show) answers(q chat, status int) (a answer) {
 	d.curl("", q)
 	err := wait(d.ctx, func() bool { // a new file takes effect after some milliseconds
@@ -73,7 +70,6 @@ func (d *show) answers(q chat, status int) (a answer) {
 	return a
 }
 
-// ended waits until a server's address is closed.
 func (d *show) ended(server answer) {
 	check(wait(d.ctx, func() bool {
 		conn, err := net.DialTimeout("tcp", server.At, time.Second)
@@ -123,7 +119,6 @@ func (d *show) askWith(q chat) answer {
 	return a
 }
 
-// longTokens is the length of an answer that takes some seconds.
 const longTokens = 100
 
 func (g *gateway) swaps(d *show) []any {
@@ -133,7 +128,7 @@ func (g *gateway) swaps(d *show) []any {
 	q := g.question("qwen")
 	q.MaxTokens, q.IgnoreEOS = longTokens, true
 	var words *stream
-	check(wait(d.ctx, func() bool { // a gate denies requests that it cannot decide in time
+	check(wait(d.ctx, func() bool { // the authorization service denies requests that it cannot decide in time
 		return try(func() { words = d.open(d.url, q) }) == nil
 	}))
 	n, read := 0, make(chan error, 1)

@@ -16,7 +16,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// A request that fails during a change must fail the step, which counts requests.
 func TestDemo_FailedRequestDuringAChangeFails(t *testing.T) {
 	load := func(broken int64) (served map[string]int, err error) {
 		var n atomic.Int64
@@ -44,7 +43,6 @@ func TestDemo_FailedRequestDuringAChangeFails(t *testing.T) {
 	}
 }
 
-// As long as a server listens, it has not ended.
 func TestDemo_EndedWaitsForTheServer(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -318,7 +318,7 @@ func overflowed(all []spilled) {
 }
 
 const (
-	prefillRate = 1000 // prompt tokens read in a second
+	prefillRate = 1000 // in prompt tokens a second
 	cacheTokens = 4096
 	turns       = 6
 	gemma       = "/prefix"
@@ -468,7 +468,7 @@ func gated(d *show) []any {
 		q.key = keys[c.caller]
 		d.curl(d.step.Prefix, q)
 		var a answer
-		// A new key works once its file is read. A busy gate answers 503.
+		// A new key works once its file is read. A busy authorization service answers 503.
 		check(wait(d.ctx, func() bool {
 			a = d.ask(d.ctx, d.url+d.step.Prefix, q)
 			return a.Status == c.status ||

@@ -16,44 +16,41 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// held has the accelerators of a server and what it reserves of the machine, also while its process
-// ends. The state file has it.
+// held is what a server reserves until its process has ended. The state file has it.
 type held struct {
 	Share   devices.Share    `json:"share"`
 	Host    devices.Host     `json:"host,omitzero"`
-	Devices []devices.Device `json:"devices"` // as they were when the server got them
+	Devices []devices.Device `json:"devices"` // as listed when they were assigned
 }
 
 func (h held) hold(name string) devices.Hold {
 	return devices.Result{Name: name, Share: h.Share, Host: h.Host, Devices: h.Devices}.Hold()
 }
 
-// assignment has the accelerators that a server gets, once it has room for all that it needs.
 type assignment struct {
 	devices []devices.Device
-	waits   string          // why it cannot start
-	room    bool            // it would start if others ended
-	finding *report.Finding // about the deployment; nil without a problem
+	waits   string          // why the server cannot start; "": it can
+	room    bool            // the server would start if others ended
+	finding *report.Finding // about the deployment; nil: no problem
 }
 
-// listing is the outcome of a list command.
 type listing struct {
 	command []string
-	devices []devices.Device // of the last success
-	listed  bool             // there was a success
-	err     error            // of the last attempt
+	devices []devices.Device // result of the last success
+	listed  bool             // the command succeeded at least once
+	err     error            // error of the last attempt
 	tried   bool
 }
 
-// request has the servers that request accelerators from one list.
 type request struct {
-	engine  *v1alpha1.EngineDevices // nil: they request none
+	engine  *v1alpha1.EngineDevices // nil: the servers request no accelerators
 	servers []devices.Request
 }
 
-// allocate decides which accelerators each instance gets, and whether it has room. One that runs
-// keeps its own, even if no list has them. One that is blocked gets none yet. Instances for which
-// requests wait come first, then changes, and last the new ones beside old ones.
+// allocate decides which accelerators each instance gets, and whether it has room. A running
+// instance keeps its accelerators, even if no list has them. A blocked instance gets none.
+// Deployments with waiting requests come first, then changing ones, then all others, and last the
+// surge instances.
 func (k *Keeper) allocate() {
 	k.assigned = map[string]assignment{}
 	open, stays := map[string]devices.Request{}, map[string]bool{}
@@ -64,7 +61,7 @@ func (k *Keeper) allocate() {
 			name, rank := ProcessName(id, n), 2
 			h, has := k.saved.Devices[name]
 			_, continues := k.applied[name]
-			continues = continues && e.missing == "" && e.blocked() // with its command from before
+			continues = continues && e.missing == "" && e.blocked() // keeps its previous command
 			switch q := e.request(name); {
 			case has && (k.states[name].PID != 0 || e.old[n] || continues):
 				k.assigned[name], stays[name] = assignment{devices: h.Devices, finding: k.gone(e.plan.Devices, h)}, true
@@ -99,7 +96,7 @@ func (k *Keeper) allocate() {
 	}
 }
 
-// selected returns the accelerators of which servers request some; nil: they request none.
+// selected returns the engine's accelerators; nil: the servers request none.
 func (e *entry) selected() *v1alpha1.EngineDevices {
 	if e.plan.Share == 0 {
 		return nil
@@ -107,7 +104,6 @@ func (e *entry) selected() *v1alpha1.EngineDevices {
 	return e.plan.Devices
 }
 
-// satisfies reports whether a server may go on with what it has.
 func (h held) satisfies(q devices.Request) bool {
 	if h.Share != q.Share || h.Host != q.Host {
 		return false
@@ -116,7 +112,7 @@ func (h held) satisfies(q devices.Request) bool {
 	return len(r) == 1 && r[0].Reason == ""
 }
 
-// place allocates the devices of one list. open has the requests of all lists.
+// place allocates the devices of one list. open has the requests of all lists, by process.
 func (k *Keeper) place(r *request, open map[string]devices.Request) {
 	all, note, err := k.listed(r.engine)
 	if err != nil {
@@ -155,7 +151,7 @@ func (k *Keeper) place(r *request, open map[string]devices.Request) {
 	}
 }
 
-// fits reports whether a server of a deployment would have room without some holders.
+// fits reports whether a process would have room if the processes in without ended.
 func (k *Keeper) fits(name string, without map[string]bool) bool {
 	e := k.entries[deploymentOf(name)]
 	all, _, err := k.listed(e.selected())
@@ -171,7 +167,6 @@ func (k *Keeper) fits(name string, without map[string]bool) bool {
 	return devices.Allocate(all, k.cfg.Host, holds, []devices.Request{e.request(name)})[0].Reason == ""
 }
 
-// holds reports whether a deployment has accelerators or reserves something.
 func (k *Keeper) holds(id string) bool {
 	for name := range k.saved.Devices {
 		if deploymentOf(name) == id {
@@ -181,7 +176,7 @@ func (k *Keeper) holds(id string) bool {
 	return false
 }
 
-// free adds the servers of a deployment that hold something.
+// free adds the processes of a deployment that have a reservation to freed.
 func (k *Keeper) free(freed map[string]bool, id string) {
 	for name := range k.saved.Devices {
 		if deploymentOf(name) == id {
@@ -190,7 +185,6 @@ func (k *Keeper) free(freed map[string]bool, id string) {
 	}
 }
 
-// noRoom reports why a server does not start.
 func (k *Keeper) noRoom(all []devices.Device, q devices.Request, s devices.Shortage) *report.Finding {
 	f := &report.Finding{Severity: report.Warning, Field: "spec.resources." + string(s.Resource), Problem: s.Reason,
 		Fix: fmt.Sprintf("it starts once there is room: lower replicas or %s, or delete a deployment", s.Resource)}
@@ -215,7 +209,7 @@ func (k *Keeper) noRoom(all []devices.Device, q devices.Request, s devices.Short
 	return f
 }
 
-// products lists the names of the devices that an accelerator names, sorted.
+// products returns the sorted names of the devices that match an accelerator; "" matches all.
 func products(all []devices.Device, accelerator string) (names []string) {
 	for _, d := range all {
 		q := devices.Request{Name: "any", Share: devices.Whole, Accelerator: accelerator}
@@ -227,7 +221,6 @@ func products(all []devices.Device, accelerator string) (names []string) {
 	return slices.Compact(names)
 }
 
-// gone reports a device of a running server that is no longer listed.
 func (k *Keeper) gone(engine *v1alpha1.EngineDevices, h held) *report.Finding {
 	if engine == nil || len(h.Devices) == 0 {
 		return nil
@@ -248,8 +241,8 @@ func (k *Keeper) gone(engine *v1alpha1.EngineDevices, h held) *report.Finding {
 
 var errNotListed = errors.New("the devices of this machine are not listed yet")
 
-// listed returns the devices that servers of an engine may use. note explains why they may be fewer
-// than expected.
+// listed returns the devices that an engine's servers may use. note explains why there may be
+// fewer.
 func (k *Keeper) listed(engine *v1alpha1.EngineDevices) (all []devices.Device, note string, err error) {
 	if engine == nil {
 		return nil, "", nil
@@ -283,7 +276,6 @@ func (k *Keeper) listed(engine *v1alpha1.EngineDevices) (all []devices.Device, n
 	return all, note, nil
 }
 
-// listing requests a list.
 func (k *Keeper) listing(command []string) {
 	key := strings.Join(command, "\x00")
 	if k.listings[key] == nil {
@@ -299,8 +291,8 @@ func (k *Keeper) relist() {
 	}
 }
 
-// again requests lists if they may help a server, and now and then. It reports whether a sync may
-// find something new.
+// again is the n-th recheck. If a deployment lacks a server, or at every recheckAll-th call, it
+// requests lists and reports that a sync is due.
 func (k *Keeper) again(n int) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -314,7 +306,6 @@ func (k *Keeper) again(n int) bool {
 	return false
 }
 
-// lacking reports whether a deployment lacks a server that it is to have.
 func (k *Keeper) lacking(id string, e *entry) bool {
 	if _, sleeps := k.saved.Stopped[id]; sleeps || !e.runs() {
 		return false
@@ -324,7 +315,7 @@ func (k *Keeper) lacking(id string, e *entry) bool {
 	})
 }
 
-// list executes list commands until ctx ends. A driver that does not answer delays no process.
+// list executes requested list commands until ctx ends. A hanging driver delays no other goroutine.
 func (k *Keeper) list(ctx context.Context) {
 	for {
 		select {
@@ -354,7 +345,6 @@ func (k *Keeper) list(ctx context.Context) {
 	}
 }
 
-// listDevices executes a list command, whose program is searched on PATH.
 func listDevices(ctx context.Context, command []string) ([]devices.Device, error) {
 	path, err := exec.LookPath(command[0])
 	if err != nil {
@@ -363,7 +353,6 @@ func listDevices(ctx context.Context, command []string) ([]devices.Device, error
 	return devices.List(ctx, append([]string{path}, command[1:]...))
 }
 
-// used describes the devices of a deployment's servers.
 func (k *Keeper) used(id string, e *entry) string {
 	var out []string
 	for _, replica := range e.instances {

@@ -38,7 +38,6 @@ func machine(t *testing.T, stateFile string, list func() ([]devices.Device, erro
 	return r
 }
 
-// begin runs the Keeper until stop is called.
 func (r *rig) begin(f *fake) (stop func()) {
 	r.Helper()
 	if err := r.Start(f); err != nil {
@@ -56,7 +55,7 @@ func (r *rig) begin(f *fake) (stop func()) {
 
 func two() ([]devices.Device, error) { return devices.Numbered(2), nil }
 
-// seen has "NAME DEVICES" of the wanted processes.
+// seen returns "NAME DEVICES" of the wanted processes.
 func (f *fake) seen() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -72,7 +71,6 @@ func (f *fake) seen() string {
 	return strings.Join(out, ", ")
 }
 
-// end removes the state of a process that is not wanted.
 func (f *fake) end(name string) {
 	f.mu.Lock()
 	delete(f.states, name)
@@ -175,7 +173,7 @@ func TestDevices_OneThatIsGoneIsReported(t *testing.T) {
 		f.set("default/qwen/0", running)
 		synctest.Wait()
 		gone.Store(true)
-		time.Sleep(time.Hour) // of the bubble's clock: devices are listed again
+		time.Sleep(time.Hour) // on synctest's clock; devices are listed again
 		synctest.Wait()
 		if got := r.conditions("qwen"); f.seen() != "default/qwen/0 0,1" ||
 			!strings.Contains(got, "the device device-1 (device), which a server uses, is not there any more") {

@@ -10,18 +10,15 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// betweenPins separates a deployment from the name of its adapter, in the names of pins. No name of
-// an object has it.
+// betweenPins joins deployment and adapter in keys of saved.Models. No object's name contains it.
 const betweenPins = "#"
 
-// pinOwner returns the deployment of a pin.
 func pinOwner(name string) string {
 	id, _, _ := strings.Cut(name, betweenPins)
 	return id
 }
 
-// adapters finds the files of a deployment's adapters, and requests their downloads. An adapter
-// that is absent delays the servers as an absent model does.
+// adapters finds or downloads a deployment's adapters, for which servers wait as for the model.
 func (k *Keeper) adapters(id string, e *entry) {
 	e.adapters = map[string]string{}
 	wanted := map[string]bool{}
@@ -46,7 +43,6 @@ func (k *Keeper) adapters(id string, e *entry) {
 	})
 }
 
-// adapter treats an adapter as the model of a deployment.
 func (k *Keeper) adapter(pin string, e *entry, s *v1alpha1.AdapterSource) modelState {
 	if s.Path != "" {
 		out := modelState{path: s.Path}

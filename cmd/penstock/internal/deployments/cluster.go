@@ -17,10 +17,9 @@ const (
 	clusterNotFoundReason = "ClusterNotFound"
 )
 
-// clusterNames has the names that this cluster has, by the object that gives the name.
+// clusterNames are this cluster's names, by the ClusterSet or ClusterProperty that sets the name.
 type clusterNames map[object]string
 
-// follow records ClusterSets and the ClusterProperty, and reports whether a name changes.
 func (c clusterNames) follow(op store.Op) bool {
 	key := object{op.Kind(), op.ID()}
 	before := c[key]
@@ -41,13 +40,11 @@ func (c clusterNames) follow(op store.Op) bool {
 	return before != c[key]
 }
 
-// String has all names.
 func (c clusterNames) String() string {
 	names := slices.DeleteFunc(slices.Sorted(maps.Values(c)), func(name string) bool { return name == "" })
 	return strings.Join(slices.Compact(names), " or ")
 }
 
-// check reports a deployment of another cluster.
 func (c clusterNames) check(d *v1alpha1.ModelDeployment) *report.Finding {
 	wanted, own := d.Spec.Cluster, c.String()
 	for _, name := range c {

@@ -15,57 +15,53 @@ import (
 	"github.com/penstock-project/penstock/picker"
 )
 
-// Requests reports the requests of pools. *picker.Picker implements it.
+// Requests counts the requests of pools. *picker.Picker implements it.
 type Requests interface {
 	Use(pool objectid.Target) picker.Use
-	// ServerUse is Use for one server of a pool.
 	ServerUse(pool objectid.Target, server netip.AddrPort) picker.Use
 }
 
 var _ picker.OnDemand = (*Keeper)(nil)
 
 const (
-	// defaultStartup is the time in which a server starts, as in internal/engines.
+	// defaultStartup limits the start of a server, as in internal/engines.
 	defaultStartup = 20 * time.Minute
-	// roomWait is added to it, for the end of requests of another deployment that has the room.
+	// roomWait is added to the startup time, because another deployment may have to drain first.
 	roomWait = 10 * time.Minute
 	// maxHeld is below the hour after which Envoy ends a silent request.
 	maxHeld = 55 * time.Minute
-	// turn is how long a server serves before its deployment gives room to a waiting one, although
-	// it has requests.
+	// turn is how long a busy deployment serves before it gives its room to a waiting deployment.
 	turn = 10 * time.Second
-	// heldFailures is how often in a row a server that served may end until its requests get the
-	// reason at once. The back-off before is 4 s at most.
+	// While a server that has served fails at most heldFailures times in a row, requests wait for
+	// its restart. Its back-off is then at most 4 s. After more failures, requests fail at once.
 	heldFailures = 3
-	// look and lookRarely bound the interval of looks at requests: a part of the shortest idle
-	// time. It is lookSoon while a deployment's last requests end, or a request waits for room.
+	// Requests are counted lookPart times per shortest idle time, within look and lookRarely, or
+	// each lookSoon while a deployment drains or a request waits for room.
 	look       = time.Second
 	lookRarely = 30 * time.Second
 	lookPart   = 10
 	lookSoon   = 25 * time.Millisecond
 )
 
-// demand has the requests of one deployment, and their consequences.
 type demand struct {
 	use     picker.Use
 	known   bool      // the picker has the pool
-	used    time.Time // of the last request, or the start of a server
-	served  time.Time // since when a server is ready; zero without one
-	waiting int       // calls of Resume
-	asked   time.Time // when the first of them began
+	used    time.Time // time of the last request, or of a server's start
+	served  time.Time // since when a server is ready; zero: no server is
+	waiting int       // number of calls in Resume
+	asked   time.Time // start of the first waiting call
 	noRoom  string    // why no server can get room
-	// closing is why servers get no further requests: they stop once they have none.
+	// closing is why the servers drain, and then stop; "": they do not drain.
 	closing string
-	evictor string // the deployment that gets their room; "": none
+	evictor string // the deployment that gets the room of the drained servers; "": none
 }
 
-// stopped is the reason why a deployment has the phase Asleep, in the state file.
 type stopped struct {
 	Why     string `json:"why"`
 	Evicted bool   `json:"evicted,omitempty"`
 }
 
-// Follow makes deployments without requests stop. Without it, none does.
+// Follow sets the source of requests. Before, no deployment stops for idleness.
 func (k *Keeper) Follow(r Requests) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -77,8 +73,8 @@ func targetOf(id string) objectid.Target {
 	return target
 }
 
-// Demand implements picker.OnDemand. A paused deployment has one without a model, so that Resume
-// returns why no server starts.
+// Demand implements picker.OnDemand. For a paused deployment it has no model, so that Resume
+// returns an error.
 func (k *Keeper) Demand(pool objectid.Target) (d picker.Demand, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -96,7 +92,6 @@ func (k *Keeper) Demand(pool objectid.Target) (d picker.Demand, ok bool) {
 	return picker.Demand{Model: e.plan.ServedName, Limit: min(limit+roomWait, maxHeld)}, true
 }
 
-// runs reports whether the deployment may have servers.
 func (e *entry) runs() bool { return e.plan != nil && e.conflict == nil && e.plan.Replicas > 0 }
 
 // Resume implements picker.OnDemand.
@@ -133,7 +128,7 @@ func (k *Keeper) leave(e *entry) {
 	e.waiting--
 }
 
-// wake ends the sleep of a deployment. k.mu is held.
+// wake ends the phase Asleep. k.mu is held.
 func (k *Keeper) wake(id string, e *entry) {
 	_, sleeps := k.saved.Stopped[id]
 	if sleeps {
@@ -146,7 +141,6 @@ func (k *Keeper) wake(id string, e *entry) {
 	k.poke()
 }
 
-// poke requests a sync.
 func (k *Keeper) poke() {
 	select {
 	case k.dirty <- struct{}{}:
@@ -154,8 +148,8 @@ func (k *Keeper) poke() {
 	}
 }
 
-// outcome reports whether a deployment serves, or an error if no request can be served: its phase
-// is Failed, and no server starts. k.mu is held.
+// outcome reports whether a deployment serves. It returns an error if no server can start. k.mu is
+// held.
 func (k *Keeper) outcome(id string) (serves bool, err error) {
 	e := k.entries[id]
 	if e == nil {
@@ -180,7 +174,7 @@ func (k *Keeper) outcome(id string) (serves bool, err error) {
 		case s.Phase == engines.Starting, s.Phase == engines.Running, restarts(s):
 			return false, nil
 		case s.Phase == engines.Waiting, s.Phase == engines.Failed:
-			if known && err == nil { // without the last words, which are not for clients
+			if known && err == nil { // omits the end of the log, which clients must not see
 				err = fmt.Errorf("%s; see penstock status", cmp.Or(s.Reason, notRunning))
 			}
 		}
@@ -196,7 +190,6 @@ func restarts(s engines.State) bool {
 	return s.Phase == engines.Waiting && s.Served && s.Failures <= heldFailures
 }
 
-// accepts reports whether a server of a deployment gets requests.
 func (k *Keeper) accepts(id string, e *entry) bool {
 	return slices.ContainsFunc(k.servers(id, e), func(s deployment.Server) bool { return !s.Draining })
 }
@@ -211,8 +204,7 @@ func (k *Keeper) names(id string, e *entry) (out []string) {
 	return out
 }
 
-// observe reads the requests of all deployments, and decides which ones stop. It returns whether
-// something changed. k.mu is held.
+// observe counts requests, and decides which deployments stop. It reports changes. k.mu is held.
 func (k *Keeper) observe(now time.Time) (changed bool) {
 	for id, e := range k.entries {
 		changed = k.retired(id, e, now) || changed
@@ -244,7 +236,6 @@ func (k *Keeper) observe(now time.Time) (changed bool) {
 // busy reports whether a deployment has requests, or may have some that are not counted.
 func (e *entry) busy() bool { return !e.known || e.use.Active > 0 || e.use.Held > 0 || e.waiting > 0 }
 
-// decide begins and ends the closing of one deployment.
 func (k *Keeper) decide(id string, e *entry, now time.Time) bool {
 	s, sleeps := k.saved.Stopped[id]
 	idle := e.plan.Idle
@@ -271,13 +262,12 @@ func (k *Keeper) decide(id string, e *entry, now time.Time) bool {
 	return false
 }
 
-// needs reports whether requests wait for a deployment that has no room.
 func (k *Keeper) needs(id string) bool {
 	e := k.entries[id]
 	return e != nil && e.runs() && e.waiting > 0 && k.lacks(id, e) != ""
 }
 
-// lacks returns the name of a server that waits for room, if no server of its deployment has any.
+// lacks returns a process that waits for room; "": none waits, or another process has room.
 func (k *Keeper) lacks(id string, e *entry) (name string) {
 	for _, n := range k.names(id, e) {
 		switch a := k.assigned[n]; {
@@ -292,7 +282,6 @@ func (k *Keeper) lacks(id string, e *entry) (name string) {
 	return name
 }
 
-// due reports whether sync has something to do without a change of files or processes.
 func (k *Keeper) due(now time.Time) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -303,7 +292,6 @@ func (k *Keeper) due(now time.Time) bool {
 	return due
 }
 
-// pause returns how long to wait until due is called again.
 func (k *Keeper) pause() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -319,14 +307,13 @@ func (k *Keeper) pause() time.Duration {
 	return next
 }
 
-// notify lets calls of Resume look at the outcome. k.mu is held.
+// notify makes waiting calls of Resume read the outcome again. k.mu is held.
 func (k *Keeper) notify() {
 	close(k.outcomes)
 	k.outcomes = make(chan struct{})
 }
 
-// makeRoom closes deployments whose accelerators a waiting request needs. The request that waits
-// longest comes first. k.mu is held.
+// makeRoom drains deployments for waiting requests, the longest waiting first. k.mu is held.
 func (k *Keeper) makeRoom(now time.Time) {
 	var ids []string
 	for id, e := range k.entries {
@@ -343,7 +330,7 @@ func (k *Keeper) makeRoom(now time.Time) {
 func (k *Keeper) makeRoomFor(id string, now time.Time) {
 	e := k.entries[id]
 	name := k.lacks(id, e)
-	freed := map[string]bool{} // processes that end, or will
+	freed := map[string]bool{} // processes that end or will end
 	for holder := range k.saved.Devices {
 		if _, wanted := k.applied[holder]; !wanted {
 			freed[holder] = true
@@ -388,7 +375,6 @@ func (k *Keeper) makeRoomFor(id string, now time.Time) {
 	}
 }
 
-// evict closes the victims without which there is no room.
 func (k *Keeper) evict(id, name string, freed map[string]bool, victims []string) {
 	for _, other := range slices.Backward(victims) {
 		without := map[string]bool{}

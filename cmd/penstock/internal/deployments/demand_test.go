@@ -22,7 +22,6 @@ import (
 	"github.com/penstock-project/penstock/picker"
 )
 
-// gateway counts requests as a picker does: servers that are not draining accept them.
 type gateway struct {
 	r *rig
 
@@ -68,7 +67,6 @@ func (g *gateway) servers(id string) []v1alpha1.ModelServer {
 	return nil
 }
 
-// begin sends a request to a deployment that serves, and reports whether one of its servers got it.
 func (g *gateway) begin(id string) bool {
 	serves := g.Use(target(id)).Accepts
 	g.mu.Lock()
@@ -92,7 +90,6 @@ func (g *gateway) busy(id string) bool {
 	return g.active[id] > 0
 }
 
-// hold changes the number of requests that wait for a server.
 func (g *gateway) hold(id string, by int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -115,7 +112,7 @@ func follow(r *rig) *gateway {
 	return g
 }
 
-// works starts servers in one second, and stops them in another one.
+// works starts wanted servers and ends unwanted ones, at ticks of slow. stops precedes each end.
 func (f *fake) works(t *testing.T, slow time.Duration, stops func(name string)) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -262,7 +259,7 @@ func TestSwap_TheLeastRecentlyUsedOneGivesItsRoom(t *testing.T) {
 			r.deploy(name, model(name, ""))
 		}
 		time.Sleep(3 * time.Second)
-		for _, id := range []string{"default/b", "default/a"} { // b is the least recently used one
+		for _, id := range []string{"default/b", "default/a"} { // b is least recently used
 			if !g.begin(id) {
 				t.Fatal(id + " does not serve")
 			}
@@ -329,8 +326,6 @@ func TestSwap_ABusyOneGivesItsRoomAfterItsTurn(t *testing.T) {
 	})
 }
 
-// On one accelerator, requests for three models begin at random. Each is served, and no server
-// stops while it serves.
 func TestSwap_RandomRequestsAreServedAndNoneIsCut(t *testing.T) {
 	for seed := range uint64(3) {
 		synctest.Test(t, func(t *testing.T) {

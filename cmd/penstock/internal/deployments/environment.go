@@ -12,18 +12,18 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// maxEnvValue is the limit of a literal value, too.
+// maxEnvValue is in bytes. Literal values have the same limit.
 const maxEnvValue = 32 << 10
 
-// environment has the environment variables of a deployment that Secrets have. Their values are in
-// no record, log, report or state file.
+// environment has the variables of a deployment whose values come from Secrets. The values must not
+// get into records, logs, reports or state files.
 type environment struct {
-	values map[string]string // by name of the variable
-	waits  string            // why no server can start
+	values map[string]string // by variable name
+	waits  string            // why no server can start, or ""
 	found  []report.Finding
 }
 
-// environment reads the Secrets of a deployment. p may be nil.
+// p may be nil.
 func (k *Keeper) environment(p *deployment.Plan) (out environment) {
 	if p == nil {
 		return out
@@ -51,7 +51,7 @@ func (k *Keeper) environment(p *deployment.Plan) (out environment) {
 	return out
 }
 
-// secretValue returns the value of a key, or a finding whose Field is a field of the reference.
+// secretValue returns the value of a key, or a finding whose Field is relative to the reference.
 func (k *Keeper) secretValue(namespace string, ref v1alpha1.SecretKey) (string, *report.Finding) {
 	secret := k.models.secrets[objectid.Join(namespace, ref.Name)]
 	if secret == nil {
@@ -96,7 +96,6 @@ func (k *Keeper) secretNames(namespace string) (out []string) {
 	return out
 }
 
-// usesSecret reports whether a deployment has a variable from a Secret.
 func (k *Keeper) usesSecret(id string) bool {
 	names := func(d *v1alpha1.ModelDeployment) bool {
 		return slices.ContainsFunc(d.Spec.Env, func(env v1alpha1.DeploymentEnv) bool {
@@ -116,7 +115,6 @@ func (k *Keeper) usesSecret(id string) bool {
 	return false
 }
 
-// secretsOf returns the values that last words never have.
 func (e *environment) secretsOf() (out []string) {
 	for _, name := range slices.Sorted(maps.Keys(e.values)) {
 		out = append(out, e.values[name])

@@ -28,7 +28,7 @@ func (r *rig) secret(data map[string]string) {
 	r.apply(store.Secrets.Put(s))
 }
 
-// tokens are "NAME VALUE" of the wanted processes.
+// tokens returns "NAME VALUE" for each wanted process with the variable TOKEN.
 func (f *fake) tokens() (out []string) {
 	for _, p := range f.processes() {
 		for _, env := range p.Env {
@@ -114,7 +114,7 @@ func TestEnvironment_AChangedSecretReplacesServersAndAnAbsentOneDoesNot(t *testi
 func TestEnvironment_LastWordsHaveNoSecret(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, "")
-		r.secret(map[string]string{"token": "plain"}) // no name and no form of a credential
+		r.secret(map[string]string{"token": "plain"}) // looks like no credential, by name and by form
 		r.deploy("qwen", strings.ReplaceAll(withSecret, "TOKEN", "MODE"))
 		if p := r.engines.processes(); len(p) != 1 || !slices.Contains(p[0].Secrets, "plain") {
 			t.Errorf("the processes are %+v, want one whose last words hide the value", p)
@@ -127,10 +127,9 @@ func gate(r *rig) *v1alpha1.AccessPolicy {
 	return p
 }
 
-// A deployment that was open must not stay open because of a mistake in the change that gates it.
 func TestAccess_AMistakeElsewhereDoesNotLeaveTheModelOpen(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "deployments.json")
-	for round := range 2 { // the second is another process over the same folder
+	for round := range 2 { // the second round is a new process with the same state file
 		synctest.Test(t, func(t *testing.T) {
 			r := start(t, file)
 			if round == 0 {

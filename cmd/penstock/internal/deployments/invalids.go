@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// invalids has the marks of objects that exist and are invalid, by primary key.
+// invalids has the primary keys of store.Invalids, which mark objects that exist but are invalid.
 type invalids map[string]bool
 
 const (
@@ -16,7 +16,6 @@ const (
 	correctIt = "correct it"
 )
 
-// follow records marks, and reports whether one changes.
 func (i invalids) follow(op store.Op) bool {
 	before := i[op.ID()]
 	if delete(i, op.ID()); op.Object() != nil {
@@ -30,8 +29,8 @@ func (i invalids) has(ref report.Ref) bool {
 	return i[ref.Key()]
 }
 
-// found returns the findings about a deployment's fields. An engine that is invalid is not one that
-// does not exist.
+// found returns the findings about a deployment's fields. If the engine is invalid, a finding
+// reports this instead of an absent engine.
 func (k *Keeper) found(e *entry) []report.Finding {
 	out := slices.Clone(e.found)
 	name := e.deployment.Spec.Engine.Name

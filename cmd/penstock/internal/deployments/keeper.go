@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// Store receives all objects. *store.Store implements it.
+// Store is implemented by *store.Store.
 type Store interface {
 	Apply(ops ...store.Op) (store.Revision, error)
 	Recall(ops ...store.Op)
@@ -27,22 +27,20 @@ type Store interface {
 
 // Config configures a Keeper.
 type Config struct {
-	Store Store
-	// Report receives the reports about all deployments after each change.
+	Store  Store
 	Report func([]report.Report)
-	// StateFile has the ports of servers and the last good deployments; "": nothing is persisted.
+	// StateFile has the ports of servers and the last valid deployments; "": nothing is persisted.
 	StateFile string
-	// Devices is the number of accelerators of a machine without a list of them; 0: there is one.
+	// Devices is the number of accelerators; 0: the engines' list commands list them.
 	Devices int
-	// Host is what servers may reserve together.
+	// Host is the cores and the memory that all servers together may reserve.
 	Host devices.Host
 	// List executes a list command; nil: devices.List, with the program searched on PATH.
-	List func(ctx context.Context, command []string) ([]devices.Device, error)
-	// Program is the path of the penstock binary. The engine sim runs it as penstock sim.
+	List    func(ctx context.Context, command []string) ([]devices.Device, error)
 	Program string
-	// Installed are folders with the engines that penstock engines install has installed.
+	// Installed are folders with the engines of `penstock engines install`.
 	Installed []string
-	// Inherited are environment variables of this process, as KEY=value, which engines get.
+	// Inherited are environment variables of this process, as KEY=value, that engines get.
 	Inherited []string
 	// Models downloads models of registries; nil: none can be downloaded.
 	Models Models
@@ -56,7 +54,7 @@ type Keeper struct {
 	cfg      Config
 	dirty    chan struct{}
 	needed   chan struct{}
-	unlisted chan struct{} // list commands are to be executed
+	unlisted chan struct{} // signals that list commands must run
 
 	mu          sync.Mutex
 	deployments map[string]*v1alpha1.ModelDeployment
@@ -64,7 +62,7 @@ type Keeper struct {
 	users       map[object]bool                 // users' objects of the kinds that are derived
 	routes      map[string]*gatewayv1.HTTPRoute // users' routes that match a model
 	gateways    map[string]*gatewayv1.Gateway
-	derived     map[object]store.Object // in the store
+	derived     map[object]store.Object // derived objects in the store
 	entries     map[string]*entry       // by deployment
 	saved       saved
 	seen        bool // needed is closed
@@ -72,9 +70,9 @@ type Keeper struct {
 	unavailable string                   // why servers cannot be started
 	states      map[string]engines.State // by process
 	applied     map[string]engines.Process
-	versions    map[string]string     // of applied processes
+	versions    map[string]string     // versions of applied processes
 	proven      map[string]bool       // processes that were ready
-	assigned    map[string]assignment // room by process
+	assigned    map[string]assignment // room of each process
 	disk        filesystem.Disk       // bounds the time of a look at files that users name
 	listings    map[string]*listing
 	requests    Requests      // nil: deployments do not stop
@@ -86,18 +84,17 @@ type Keeper struct {
 
 type object struct{ kind, id string }
 
-// entry is the outcome of one deployment.
 type entry struct {
-	deployment *v1alpha1.ModelDeployment // that was planned last
+	deployment *v1alpha1.ModelDeployment // as planned last
 	engine     *v1alpha1.Engine
-	cluster    string           // the names of this cluster then
+	cluster    string           // names of this cluster when it was planned
 	newest     *deployment.Plan // nil: the newest version is invalid
-	last       *deployment.Plan // of the last good version; nil without one
-	plan       *deployment.Plan // one of both
+	last       *deployment.Plan // the last valid version; nil: none
+	plan       *deployment.Plan // newest, or last
 	found      []report.Finding
-	taken      *report.Finding // why the plan is not the newest valid one: another one owns its name
-	conflict   *report.Finding // why the plan is not in use
-	kept       bool            // its servers go on, although it conflicts with a user's object
+	taken      *report.Finding // another deployment owns a name of the newest version
+	conflict   *report.Finding // why plan is not in use
+	kept       bool            // running servers continue despite the conflict with a user's object
 	missing    string          // why no process can be started
 	model      modelState
 	memory     memoryState
@@ -109,13 +106,13 @@ type entry struct {
 	rollout
 }
 
-// blocked reports whether no server of the newest version can be started: its program, its model or
-// a Secret is absent, or no accelerator has room for the model.
+// blocked reports whether no server of the newest version can start: its program, model or Secret
+// is absent, or no accelerator has enough memory.
 func (e *entry) blocked() bool {
 	return e.missing != "" || e.model.waits != "" || e.memory.blocks() || e.env.waits != ""
 }
 
-// New makes a Keeper without objects.
+// New makes a Keeper.
 func New(cfg Config) *Keeper {
 	k := &Keeper{cfg: cfg, dirty: make(chan struct{}, 1), needed: make(chan struct{}),
 		deployments: map[string]*v1alpha1.ModelDeployment{},
@@ -133,7 +130,7 @@ func New(cfg Config) *Keeper {
 	return k
 }
 
-// Recall passes on to the store.
+// Recall calls the store's Recall.
 func (k *Keeper) Recall(ops ...store.Op) { k.cfg.Store.Recall(ops...) }
 
 // Apply stores changes of a user's files, together with the changes of derived objects.
@@ -154,7 +151,7 @@ func (k *Keeper) Apply(ops ...store.Op) (store.Revision, error) {
 	owners := k.own()
 	for id, e := range k.entries {
 		if e.env = k.environment(e.plan); e.plan != nil && e.plan.Replicas == 0 {
-			delete(k.saved.Stopped, id) // paused
+			delete(k.saved.Stopped, id) // a paused deployment is not Asleep
 		}
 	}
 	if len(k.deployments) > 0 && !k.seen {
@@ -162,7 +159,7 @@ func (k *Keeper) Apply(ops ...store.Op) (store.Revision, error) {
 		close(k.needed)
 	}
 	rev, err := k.commit(ops)
-	if err == nil && k.seen { // until then, the files are not read
+	if err == nil && k.seen { // before the first deployment, names of an earlier process stay
 		k.saved.Names = owners
 	}
 	k.report()
@@ -171,7 +168,6 @@ func (k *Keeper) Apply(ops ...store.Op) (store.Revision, error) {
 	return rev, err
 }
 
-// follow records users' objects, and reports whether derived objects may change.
 func (k *Keeper) follow(ops []store.Op) (concerned bool) {
 	derived := map[string]bool{}
 	for _, table := range deployment.Derived() {
@@ -236,14 +232,14 @@ func (k *Keeper) plan(id string, d *v1alpha1.ModelDeployment) {
 	}
 	e.deployment, e.engine, e.cluster = d, engine, cluster
 	e.newest, e.found = k.planned(d)
-	if spec, ok := k.saved.Good[id]; ok && e.last == nil { // of an earlier process
+	if spec, ok := k.saved.Good[id]; ok && e.last == nil { // saved by an earlier process
 		last := *d
 		last.Spec = spec
 		e.last, _ = k.planned(&last)
 	}
 }
 
-// planned turns a panic into a finding, so that one deployment cannot end the others.
+// A panic becomes a finding, so that other deployments are not affected.
 func (k *Keeper) planned(d *v1alpha1.ModelDeployment) (plan *deployment.Plan, found []report.Finding) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -260,13 +256,12 @@ func (k *Keeper) planned(d *v1alpha1.ModelDeployment) (plan *deployment.Plan, fo
 	return plan, found
 }
 
-// commit applies ops and the changes of derived objects in one revision.
 func (k *Keeper) commit(ops []store.Op) (store.Revision, error) {
 	tables := map[string]store.Kind{}
 	for _, t := range deployment.Derived() {
 		tables[t.Kind()] = t
 	}
-	wanted, ops := k.wanted(), slices.Clip(ops) // the rest of the array is the caller's
+	wanted, ops := k.wanted(), slices.Clip(ops) // append must not write to the caller's array
 	for key := range k.derived {
 		if wanted[key] == nil && !k.users[key] {
 			ops = append(ops, tables[key.kind].Delete(key.id))
@@ -282,7 +277,6 @@ func (k *Keeper) commit(ops []store.Op) (store.Revision, error) {
 	return rev, err
 }
 
-// wanted returns the derived objects.
 func (k *Keeper) wanted() map[object]store.Object {
 	out := map[object]store.Object{}
 	for id, e := range k.entries {

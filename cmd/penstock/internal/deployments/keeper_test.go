@@ -21,7 +21,6 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// fake is a Supervisor whose processes have the phases that a test sets.
 type fake struct {
 	changed chan struct{}
 
@@ -85,20 +84,17 @@ func (r *rig) reported() []report.Report {
 	return r.reports
 }
 
-// processes are the wanted ones.
 func (f *fake) processes() []engines.Process {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.wanted
 }
 
-// start runs a Keeper until the end of the test, inside of a synctest bubble.
 func start(t *testing.T, stateFile string) *rig {
 	return startWith(t, deployments.Config{StateFile: stateFile})
 }
 
-// startWith is start with further fields of the configuration. runs has the states of processes
-// that an earlier Keeper has started.
+// startWith runs a Keeper until the end of the test. runs are processes of an earlier Keeper.
 func startWith(t *testing.T, cfg deployments.Config, runs ...engines.State) *rig {
 	r := &rig{T: t, world: store.New(),
 		engines: &fake{states: map[string]engines.State{}, changed: make(chan struct{})}}
@@ -137,7 +133,8 @@ func (r *rig) apply(ops ...store.Op) {
 	synctest.Wait()
 }
 
-// conditions are "Type Status Reason Message" of a deployment, and its findings.
+// conditions returns "Type Status Reason Message" of each condition of a deployment, and its
+// findings.
 func (r *rig) conditions(name string) string {
 	var out []string
 	for _, rep := range r.reported() {
@@ -226,7 +223,7 @@ func TestDeployment_UsersObjectsStay(t *testing.T) {
 func TestDeployment_AMistakeKeepsTheLastGoodVersion(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "deployments.json")
 	var before []engines.Process
-	for round := range 2 { // the second is another process over the same folder
+	for round := range 2 { // the second round is a new process with the same state file
 		synctest.Test(t, func(t *testing.T) {
 			r := start(t, file)
 			if round == 0 {

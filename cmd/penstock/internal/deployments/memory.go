@@ -15,34 +15,32 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// memoryState is the estimate of the memory that each server of a deployment needs.
 type memoryState struct {
-	device  int64           // MiB that each of its accelerators needs; 0: not known
-	waits   string          // why it is not known yet
-	finding *report.Finding // of severity error if no server can start
+	device  int64           // MiB that each of its accelerators needs; 0: unknown
+	waits   string          // why the estimate is not known yet, or ""
+	finding *report.Finding // severity error: no server can start; nil: no problem
 }
 
 func (m *memoryState) blocks() bool {
 	return m.waits != "" || m.finding != nil && m.finding.Severity == report.Error
 }
 
-// sizes has the facts of models, by path.
 type sizes struct {
 	facts map[string]*facts
-	due   chan struct{} // a model is to be read
+	due   chan struct{} // signals that a model must be read
 	disk  filesystem.Disk
 }
 
 type facts struct {
-	used  bool // a deployment needs it
-	due   bool // it is to be read, perhaps again
+	used  bool // a deployment needs the model
+	due   bool // the model must be read, perhaps again
 	read  bool
 	known bool
 	model memory.Model
 }
 
-// memory estimates what a server of a deployment needs. Without a fact, it returns nothing: the
-// engine decides by itself.
+// memory estimates what a server needs. With an unknown size, the server starts without an
+// estimate.
 func (k *Keeper) memory(e *entry) (out memoryState) {
 	m, ok := e.plan.Memory(e.model.path, k.cfg.Inherited)
 	if !ok || e.missing != "" || e.model.waits != "" || e.plan.Replicas == 0 {
@@ -78,7 +76,6 @@ func (k *Keeper) memory(e *entry) (out memoryState) {
 	return out
 }
 
-// moreThanReserved warns of a server without accelerators that needs more than it reserves.
 func moreThanReserved(p *deployment.Plan, need memory.Need) *report.Finding {
 	if need.Total() <= p.Host.Memory<<20 {
 		return nil
@@ -89,12 +86,11 @@ func moreThanReserved(p *deployment.Plan, need memory.Need) *report.Finding {
 		Fix: fmt.Sprintf("write %dMi or more", (need.Total()-1)>>20+1)}
 }
 
-// tooLarge reports that no accelerators of this machine have room for a server.
 func tooLarge(p *deployment.Plan, m deployment.Memory, need memory.Need, all []devices.Device,
 	least int64) *report.Finding {
 	var best devices.Device
 	known := len(products(all, p.Accelerator)) > 0
-	same := 0 // devices like the best one
+	same := 0 // number of devices like best
 	for _, d := range all {
 		if d.MIG || len(products([]devices.Device{d}, p.Accelerator)) == 0 {
 			continue
@@ -111,7 +107,7 @@ func tooLarge(p *deployment.Plan, m deployment.Memory, need memory.Need, all []d
 		return nil
 	}
 	f := &report.Finding{Severity: report.Error, Field: deployment.FieldGPU}
-	room := int64(float64(best.Memory<<20) * m.Utilization) // of one device
+	room := int64(float64(best.Memory<<20) * m.Utilization) // of one device, in bytes
 	has := fmt.Sprintf("device %d (%s) has %s", best.Index, best.Name, fetch.Size(best.Memory<<20))
 	count := p.Accelerators()
 	if count > 1 {
@@ -139,11 +135,11 @@ func tooLarge(p *deployment.Plan, m deployment.Memory, need memory.Need, all []d
 	return f
 }
 
-// contextStep rounds a proposed context.
+// contextStep rounds a proposed context, in tokens.
 const contextStep = 256
 
-// smaller proposes what to write so that a server fits. room has the bytes of one device, of which
-// the machine has same.
+// smaller proposes a change with which a server fits. room is in bytes of one device; the machine
+// has same such devices.
 func smaller(p *deployment.Plan, m deployment.Memory, need memory.Need, room int64, same int) string {
 	fix := "write a smaller quantization of the model"
 	if n := (need.Total() + room - 1) / max(room, 1); p.Share < devices.Whole {
@@ -155,14 +151,13 @@ func smaller(p *deployment.Plan, m deployment.Memory, need memory.Need, room int
 	if need.Token == 0 || m.ContextArgument == "" || left < contextStep*need.Token {
 		return fix
 	}
-	left -= need.Cache - need.Token*need.Context // layers with a window
+	left -= need.Cache - need.Token*need.Context // the part of the cache that does not grow with the context
 	if tokens := left / need.Token / contextStep * contextStep; tokens > 0 && tokens < need.Context {
 		fix = fmt.Sprintf("write spec.variables.%s: %d at most, or ", m.ContextArgument, tokens) + fix
 	}
 	return fix
 }
 
-// dropSizes forgets models that no deployment needs.
 func (k *Keeper) dropSizes() {
 	maps.DeleteFunc(k.sizes.facts, func(_ string, f *facts) bool {
 		unused := !f.used
@@ -171,8 +166,7 @@ func (k *Keeper) dropSizes() {
 	})
 }
 
-// readAgain requests the sizes of models that have no room: their files may have changed. k.mu is
-// held.
+// readAgain reads models without room again, because their files may have changed. k.mu is held.
 func (k *Keeper) readAgain() {
 	for _, e := range k.entries {
 		if e.plan == nil || e.memory.finding == nil {
@@ -193,7 +187,6 @@ func (k *Keeper) readSizes() {
 	}
 }
 
-// read reads the sizes of models until ctx ends.
 func (k *Keeper) read(ctx context.Context) {
 	for {
 		select {
@@ -221,8 +214,7 @@ func (k *Keeper) read(ctx context.Context) {
 	}
 }
 
-// readModel reads the sizes of a model. A disk that hangs, or a panic, delays no server for long:
-// it starts without an estimate.
+// readModel reads the sizes of a model. known is false if the disk hangs or the reader panics.
 func (k *Keeper) readModel(ctx context.Context, path string) (model memory.Model, known bool) {
 	model, err := filesystem.Do(ctx, &k.sizes.disk, path, func() (m memory.Model, err error) {
 		defer func() {

@@ -22,15 +22,14 @@ import (
 
 const gib = 1 << 30
 
-// l40s has two devices of 45 GiB, and one of 22.5 GiB before them.
 func l40s() ([]devices.Device, error) {
 	return []devices.Device{{Index: 0, UUID: "GPU-0", Name: "NVIDIA L4", Memory: 23034},
 		{Index: 1, UUID: "GPU-1", Name: "NVIDIA L40S", Memory: 46080},
 		{Index: 2, UUID: "GPU-2", Name: "NVIDIA L40S", Memory: 46080}}, nil
 }
 
-// memoryRig has engines that reserve their cache at their start: one that limits its part of an
-// accelerator, and one that does not.
+// memoryRig has two engines: limited uses a part of an accelerator's memory, and unlimited all of
+// it.
 func memoryRig(t *testing.T) (*rig, *fake) {
 	r := machine(t, "", l40s)
 	for _, name := range []string{"limited", "unlimited"} {
@@ -58,7 +57,6 @@ func sized(t *testing.T, weights int64) (path string) {
 	return path
 }
 
-// sizedSpec is the specification of a deployment.
 func sizedSpec(engine, path, gpu, variables string) string {
 	return "engine: {name: " + engine + "}\nmodel: {name: m, file: " + path + "}\ngatewayRefs: [{name: gw}]\n" +
 		"resources: {gpu: " + gpu + "}\nvariables: {" + variables + "}\n"
@@ -116,7 +114,6 @@ func TestMemory_AModelThatFitsOnNoDeviceIsFailedWithTheNumbers(t *testing.T) {
 	}
 }
 
-// An estimate that lacks a fact keeps no server from starting.
 func TestMemory_WhatMayFitStarts(t *testing.T) {
 	large, small, none := sized(t, 40*gib), sized(t, 20*gib), filepath.Join(t.TempDir(), "none.gguf")
 	if err := os.WriteFile(none, []byte("no model"), 0o600); err != nil {
@@ -201,7 +198,6 @@ func TestMemory_AChangeThatDoesNotFitStopsNothing(t *testing.T) {
 	})
 }
 
-// modelMachine is a machine with a registry.
 func modelMachine(t *testing.T, models deployments.Models) (*rig, *fake) {
 	r := &rig{T: t, world: store.New()}
 	r.Keeper = deployments.New(deployments.Config{Store: r.world, Program: "/bin/penstock", Models: models,
@@ -218,7 +214,6 @@ func modelMachine(t *testing.T, models deployments.Models) (*rig, *fake) {
 	return r, newFake()
 }
 
-// Another deployment can use accelerators while a model is downloaded.
 func TestModels_ADownloadReservesNoAccelerator(t *testing.T) {
 	path := sized(t, gib)
 	synctest.Test(t, func(t *testing.T) {

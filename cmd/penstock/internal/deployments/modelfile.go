@@ -5,8 +5,7 @@ import (
 	"io/fs"
 )
 
-// localModel reports a model of no registry that is absent: the engine's own words about it are no
-// help.
+// localModel finds a model without a registry, and reports an absent file better than engines do.
 func (k *Keeper) localModel(e *entry) (out modelState) {
 	want := e.plan.ModelFile(k.cfg.Inherited)
 	spec := e.plan.Deployment.Spec.Model

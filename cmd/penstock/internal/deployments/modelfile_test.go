@@ -35,7 +35,7 @@ func TestModelFile_AnAbsentOneIsReportedBeforeAStart(t *testing.T) {
 		{"vllm}\nmodel: {name: a/b}", "", ""},
 		{"vllm}\nmodel: {name: a/b, file: " + dir + "}", "", ""},
 		{"vllm}\nmodel: {name: a/b, file: /nonexistent/x}", "", "spec.model.file: /nonexistent/x does not exist"},
-		{"sim}\nmodel: {name: a, file: /nonexistent/x}", "", ""}, // it reads no file
+		{"sim}\nmodel: {name: a, file: /nonexistent/x}", "", ""}, // sim reads no file
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := startWith(t, deployments.Config{Inherited: []string{"PATH=" + dir, c.inherited}})

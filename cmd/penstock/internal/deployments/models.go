@@ -24,14 +24,12 @@ type Models interface {
 	Fetch(ctx context.Context, s fetch.Source, progress func(fetch.Progress)) (fetch.Model, error)
 }
 
-// pin is the model that a deployment got from a registry.
 type pin struct {
 	Wanted string `json:"wanted"` // see wantedModel
 	Commit string `json:"commit,omitempty"`
 	Path   string `json:"path"`
 }
 
-// models has the registries and their credentials, as they are in the store, and the downloads.
 type models struct {
 	registries map[string]*v1alpha1.ModelRegistry
 	secrets    map[string]*corev1.Secret
@@ -47,25 +45,22 @@ func newModels() models {
 		invalids: invalids{}}
 }
 
-// download is one download, which several deployments may wait for.
 type download struct {
-	source fetch.Source
-	// registries are the ones that deployments name.
+	source     fetch.Source
 	registries map[string]bool
 	used       bool // a deployment waits for it
 	running    bool
 	cancel     context.CancelFunc
 	progress   fetch.Progress
-	model      fetch.Model // once it has ended
-	err        error       // of the last attempt
+	model      fetch.Model // set when the download has ended
+	err        error       // error of the last attempt
 	failures   int
-	next       time.Time // of the next attempt
+	next       time.Time // time of the next attempt
 }
 
-// modelState has the path of one deployment's model, or why the model is absent.
 type modelState struct {
-	path     string // "": not known
-	waits    string // why it is not present
+	path     string // "": unknown
+	waits    string // why the model is absent; "": it is present
 	progress fetch.Progress
 	finding  *report.Finding
 }
@@ -77,7 +72,7 @@ func (m *modelState) phase() (phase, message string, found []report.Finding) {
 	return downloadReason, m.waits, nil
 }
 
-// tenth changes with each tenth of a download.
+// tenth is the number of completed tenths of a download; "": its size is unknown.
 func (m *modelState) tenth() string {
 	if m.progress.Size == 0 {
 		return ""
@@ -85,7 +80,6 @@ func (m *modelState) tenth() string {
 	return fmt.Sprint(10 * m.progress.Bytes / m.progress.Size)
 }
 
-// follow records registries and Secrets, and reports whether models may change.
 func (m *models) follow(op store.Op) bool {
 	switch op.Kind() {
 	case store.Invalids.Kind():
@@ -108,13 +102,12 @@ func (m *models) follow(op store.Op) bool {
 		return false
 	}
 	for _, d := range m.downloads {
-		d.next = time.Time{} // the change may be the correction
+		d.next = time.Time{} // retry at once, because the change may correct the failure
 	}
 	m.begin()
 	return true
 }
 
-// names reports whether a registry names a Secret.
 func (m *models) names(secret string) bool {
 	for id, r := range m.registries {
 		if c := r.Spec.Credentials; c != nil {
@@ -134,7 +127,7 @@ func (m *models) begin() {
 	}
 }
 
-// model returns what holds for the model of a deployment, and requests its download.
+// model returns the state of a deployment's model, and requests its download.
 func (k *Keeper) model(id string, e *entry) modelState {
 	spec := e.plan.Deployment.Spec.Model
 	if spec.Registry == "" {
@@ -197,7 +190,7 @@ func downloading(s fetch.Source, p fetch.Progress) string {
 		100*p.Bytes/p.Size, p.Files, p.Total)
 }
 
-// wantedModel identifies a model without a credential.
+// wantedModel returns the key of a model. The key has no credential.
 func wantedModel(s fetch.Source, local string) string {
 	return strings.Join([]string{s.URL, s.Name, s.Revision, s.File, local}, " ")
 }
@@ -218,7 +211,6 @@ func failure(err error) *report.Finding {
 	return modelProblem("", err.Error(), "see the log of penstock")
 }
 
-// source returns where the model of a deployment is: in a registry, or at a local path.
 func (k *Keeper) source(d *v1alpha1.ModelDeployment) (s fetch.Source, local string, problem *report.Finding) {
 	spec := d.Spec.Model
 	registry := k.models.registries[objectid.Join(d.Namespace, spec.Registry)]
@@ -272,7 +264,6 @@ func (m *models) token(namespace string, r *v1alpha1.ModelRegistry) string {
 
 const tokenKey = "token"
 
-// dropDownloads ends downloads that no deployment waits for.
 func (k *Keeper) dropDownloads() {
 	for wanted, d := range k.models.downloads {
 		if !d.used && d.cancel != nil {
@@ -293,7 +284,6 @@ const (
 	progressEvery = time.Second
 )
 
-// download runs the requested downloads until ctx ends.
 func (k *Keeper) download(ctx context.Context) {
 	again := time.NewTicker(firstRetry)
 	defer again.Stop()
@@ -321,7 +311,6 @@ func (k *Keeper) download(ctx context.Context) {
 	}
 }
 
-// dueDownloads marks at most n downloads as running.
 func (k *Keeper) dueDownloads(n int) (out []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

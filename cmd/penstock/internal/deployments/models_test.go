@@ -22,7 +22,6 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// registry answers a Fetch once the test lets it.
 type registry struct {
 	path   string
 	answer chan error
@@ -125,7 +124,7 @@ func TestModels_ARegistrysModelIsDownloadedAndPinned(t *testing.T) {
 		}
 		f.set("default/chat/0", running)
 		synctest.Wait()
-		// The next version of the model is downloaded while this one serves.
+		// The next version of the model is downloaded while the current one serves.
 		r.deploy("chat", strings.Replace(fromRegistry, "registry", "version: v2, registry", 1))
 		synctest.Wait()
 		if got := f.commands(); got != "--model "+path || !strings.HasPrefix(r.ready(), "Running") {
@@ -138,7 +137,7 @@ func TestModels_ARegistrysModelIsDownloadedAndPinned(t *testing.T) {
 			t.Errorf("the state file has the credential: %s %v", raw, err)
 		}
 	})
-	synctest.Test(t, func(t *testing.T) { // another process asks no registry
+	synctest.Test(t, func(t *testing.T) { // a new process contacts no registry
 		models := &registry{answer: make(chan error)}
 		r, f := modelRig(t, stateFile, models)
 		r.deploy("chat", fromRegistry)
@@ -217,7 +216,7 @@ func TestModelRegistry_ItsStatusHasTheLastContact(t *testing.T) {
 		const unknown = "Accepted True Accepted \nReady Unknown NotContacted not contacted yet"
 		shows(unknown)
 		r.deploy("chat", fromRegistry)
-		shows("Accepted True Accepted \nReady True Reachable ") // its list of files has arrived
+		shows("Accepted True Accepted \nReady True Reachable ") // the registry has returned its list of files
 		models.answer <- &fetch.Error{Field: "registry", Problem: "it hangs", Fix: "wait"}
 		shows("Accepted True Accepted \nReady False Unreachable it hangs")
 		time.Sleep(time.Minute)

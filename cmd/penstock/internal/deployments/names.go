@@ -11,16 +11,16 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// names decides who owns the models' names in requests. The first owner of a name keeps it until
-// the newest version of its deployment has other names.
+// names decides who owns models' names in requests: the first owner, while its newest version has
+// the name.
 type names struct {
-	before   map[string]string // owners by the key of a claim
-	reserved map[string]string // names that their owners still claim
-	taken    map[string]string // names in use
+	before   map[string]string // previous owners, by Claim.Key
+	reserved map[string]string // owners that still claim their name
+	taken    map[string]string // owners of the names in use
 }
 
-// own decides which version of each deployment is in use: the newest one, unless it is invalid or
-// has another's name. It returns the owners of names.
+// own chooses each deployment's version: the newest or, if it is invalid or another deployment owns
+// its name, the last valid one. It returns the owners of names.
 func (k *Keeper) own() (owners map[string]string) {
 	n := names{before: k.saved.Names, reserved: map[string]string{}, taken: map[string]string{}}
 	for _, e := range k.entries {
@@ -44,7 +44,7 @@ func (k *Keeper) own() (owners map[string]string) {
 	return n.reserved
 }
 
-// good returns the last good version, gated as the newest one; nil without one.
+// good returns the last valid version with the newest version's access control; nil: none.
 func (e *entry) good() *deployment.Plan {
 	if e.last == nil {
 		return nil
@@ -52,8 +52,8 @@ func (e *entry) good() *deployment.Plan {
 	return e.last.Gated(e.deployment)
 }
 
-// settleNames gives deployments the names of a version in this order. It returns the deployments
-// that get none because another one owns a name.
+// settleNames assigns the names that version(deployment) claims, in the order of ids. It returns
+// the deployments without them, because others own a name.
 func (k *Keeper) settleNames(n names, ids []string, version func(*entry) *deployment.Plan) (beaten []string) {
 	plans := map[string]*deployment.Plan{}
 	for _, id := range ids {
@@ -92,7 +92,6 @@ func (n names) reserve(id string, p *deployment.Plan) {
 	}
 }
 
-// other reports a name in requests that another deployment owns.
 func (n names) other(id string, p *deployment.Plan) *report.Finding {
 	for _, claim := range p.Claims() {
 		other := cmp.Or(n.taken[claim.Key], n.reserved[claim.Key])
@@ -105,8 +104,8 @@ func (n names) other(id string, p *deployment.Plan) *report.Finding {
 	return nil
 }
 
-// usersObject reports a user's object that has the name of a derived one. ModelServers is derived
-// once a server is ready: without the check before, the servers would start and stop in turns.
+// usersObject returns a finding if a user's object has a derived object's name. ModelServers counts
+// before it is derived, because servers would otherwise start and stop in turns.
 func (k *Keeper) usersObject(id string, e *entry) *report.Finding {
 	objects := k.objects(id, e)
 	for _, table := range deployment.Derived() {
@@ -122,10 +121,10 @@ func (k *Keeper) usersObject(id string, e *entry) *report.Finding {
 	return nil
 }
 
-// order lists the deployments: one whose model has a name precedes those whose adapters have it.
+// order puts a deployment before all deployments whose adapters have the name of its model.
 func (k *Keeper) order() (out []string) {
 	added := slices.Sorted(maps.Keys(k.entries))
-	models := map[string]int{} // deployments left, by the claim of their model
+	models := map[string]int{} // deployments not in out yet, by the claim of their model
 	for _, id := range added {
 		k.eachClaim(id, func(key string, adapter bool) {
 			if !adapter {
@@ -138,7 +137,7 @@ func (k *Keeper) order() (out []string) {
 			free := true
 			k.eachClaim(id, func(key string, adapter bool) { free = free && !(adapter && models[key] > 0) })
 			return free
-		})) // the first one if adapters and models exclude each other in a circle
+		})) // a circle of adapters and models starts with the first deployment
 		k.eachClaim(added[next], func(key string, adapter bool) {
 			if !adapter {
 				models[key]--
@@ -150,7 +149,6 @@ func (k *Keeper) order() (out []string) {
 	return out
 }
 
-// eachClaim calls f for the claims of a deployment.
 func (k *Keeper) eachClaim(id string, f func(key string, adapter bool)) {
 	p := cmp.Or(k.entries[id].newest, k.entries[id].last)
 	if p == nil {

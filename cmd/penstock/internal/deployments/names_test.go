@@ -21,7 +21,6 @@ import (
 
 const adapted = "engine: {name: sim}\nmodel: {name: base}\nadapters: [{name: qwen}]\ngatewayRefs: [{name: gw}]\n"
 
-// put puts deployments, given as name and spec in turns, in one revision.
 func put(t *testing.T, texts ...string) (ops []store.Op) {
 	t.Helper()
 	for i := 0; i < len(texts); i += 2 {
@@ -34,7 +33,6 @@ func put(t *testing.T, texts ...string) (ops []store.Op) {
 	return ops
 }
 
-// owns checks that one deployment owns its names, and that another one conflicts with it.
 func (r *rig) owns(owner, other string) {
 	r.Helper()
 	if got := r.conditions(owner); !strings.Contains(got, "Accepted True") {
@@ -75,7 +73,7 @@ func TestServedName_AModelPrecedesAnAdapter(t *testing.T) {
 		r.owns("qwen", "adapted")
 		r.apply(store.ModelDeployments.Delete("default/qwen"))
 		r.deploy("qwen", sim)
-		r.owns("adapted", "qwen") // which has run since
+		r.owns("adapted", "qwen") // adapted has run since the deletion
 	})
 }
 
@@ -89,7 +87,6 @@ func TestServedName_AdaptersAndModelsInACircleFollowTheirNames(t *testing.T) {
 	})
 }
 
-// routed lists the models that requests find, by deployment.
 func (r *rig) routed() string {
 	var out []string
 	for _, route := range store.HTTPRoutes.All(r.world.View()) {
@@ -99,7 +96,6 @@ func (r *rig) routed() string {
 	return strings.Join(out, " ")
 }
 
-// routes checks which deployment gets the requests for each model.
 func (r *rig) routes(when, want string) {
 	r.Helper()
 	if got := r.routed(); got != want {
@@ -129,7 +125,7 @@ func TestServedName_AnEditTakesNoOthersName(t *testing.T) {
 		r.apply(put(t, "aaa", sim, "zed", sim)...)
 		r.owns("zed", "aaa")
 		r.routes("after a restart", "aaa=one zed=qwen")
-		r.deploy("new", serves("one")) // which aaa has given up
+		r.deploy("new", serves("one")) // a name that aaa has given up
 		r.routes("another one has the old name", "new=one zed=qwen")
 		r.deploy("zed", serves("two"))
 		r.routes("the owner has another name", "aaa=qwen new=one zed=two")
@@ -140,7 +136,7 @@ func TestServedName_AnEditTakesNoOthersName(t *testing.T) {
 }
 
 func TestServedName_TwoDeploymentsExchangeTheirs(t *testing.T) {
-	for _, steps := range []int{1, 2} { // files that are saved at once, and one after another
+	for _, steps := range []int{1, 2} { // files that are saved together, or one after the other
 		synctest.Test(t, func(t *testing.T) {
 			r := start(t, "")
 			r.apply(put(t, "a", serves("one"), "b", serves("two"))...)
@@ -186,7 +182,7 @@ func TestUsersObject_LeavesServersThatRun(t *testing.T) {
 				t.Errorf("%s: without the user's object: servers %d, %v", kind, r.servers("qwen"), got)
 			}
 		})
-		synctest.Test(t, func(t *testing.T) { // another process
+		synctest.Test(t, func(t *testing.T) { // a new process
 			r := startWith(t, deployments.Config{StateFile: file}, runs)
 			r.apply(append(put(t, "qwen", sim), op[0])...)
 			if got := r.engines.processes(); len(got) != 1 || !got[0].Keep || got[0].Ready == "" {

@@ -18,7 +18,6 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// resume begins a request and returns its error once it is answered.
 func (r *rig) resume(id string) <-chan error {
 	out := make(chan error, 1)
 	go func() { out <- r.Resume(r.Context(), target(id)) }()
@@ -26,7 +25,6 @@ func (r *rig) resume(id string) <-chan error {
 	return out
 }
 
-// answers checks that a request gets an error, which is the message of the phase Failed.
 func (r *rig) answers(name, want string) {
 	r.Helper()
 	select {

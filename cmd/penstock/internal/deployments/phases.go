@@ -39,7 +39,6 @@ const (
 	lastGood = "; the last good version stays in use"
 )
 
-// report publishes what holds for each deployment.
 func (k *Keeper) report() {
 	out := make([]report.Report, 0, len(k.entries))
 	for _, id := range slices.Sorted(maps.Keys(k.entries)) {
@@ -107,7 +106,6 @@ func (k *Keeper) accepted(e *entry) report.Condition {
 	return c
 }
 
-// phase returns the phase of a deployment, a message, and findings about servers that do not run.
 func (k *Keeper) phase(id string, e *entry) (phase, message string, found []report.Finding) {
 	switch {
 	case e.plan == nil || e.conflict != nil:
@@ -141,14 +139,13 @@ func (k *Keeper) phase(id string, e *entry) (phase, message string, found []repo
 	return k.progress(id, e)
 }
 
-// progress returns the phase of a deployment whose servers may run.
 func (k *Keeper) progress(id string, e *entry) (phase, message string, found []report.Finding) {
 	ready, waits, logs := 0, "", ""
 	if e.missing != "" {
 		found = append(found, report.Finding{Severity: report.Warning, Field: "spec.engine.name", Problem: e.missing,
 			Fix: "the servers that run go on; one that ends, or that a change replaces, needs the program"})
 	}
-	var room *report.Finding // about accelerators
+	var room *report.Finding // about a lack of room
 	for _, replica := range e.instances {
 		s, known := k.states[ProcessName(id, replica)]
 		if f := k.assigned[ProcessName(id, replica)].finding; room == nil {
@@ -177,7 +174,7 @@ func (k *Keeper) progress(id string, e *entry) (phase, message string, found []r
 		message += "; " + waits
 	}
 	if room != nil {
-		if e.waiting == 0 || room.Severity == report.Error { // else room is made
+		if e.waiting == 0 || room.Severity == report.Error { // otherwise makeRoom makes room for the waiting request
 			found = append(found, *room)
 		}
 		message += "; " + room.Problem
@@ -199,14 +196,13 @@ func (k *Keeper) progress(id string, e *entry) (phase, message string, found []r
 	return deployingReason, message, found
 }
 
-// failing reports whether a server is not ready for a reason that a user should see. One that ends
-// again and again is failing while it starts, too: otherwise each start is a new phase.
+// failing reports whether a user should see why a server is not ready. A server that fails
+// repeatedly is failing while it starts, too. Otherwise each start would be a new phase.
 func failing(s engines.State) bool {
 	return s.Phase == engines.Waiting || s.Phase == engines.Failed || s.Phase == engines.Unresponsive ||
 		s.Phase == engines.Starting && s.Failures > heldFailures
 }
 
-// change describes a change of servers that is not complete.
 func (e *entry) change() (text string, found []report.Finding) {
 	if len(e.old) > 0 {
 		text = fmt.Sprintf("%d have the previous version", len(e.old))
@@ -220,7 +216,6 @@ func (e *entry) change() (text string, found []report.Finding) {
 	return text, found
 }
 
-// started reports whether a server of a deployment has a process.
 func (k *Keeper) started(id string, e *entry) bool {
 	for _, replica := range e.instances {
 		if k.states[ProcessName(id, replica)].PID != 0 {
@@ -230,7 +225,6 @@ func (k *Keeper) started(id string, e *entry) bool {
 	return false
 }
 
-// url returns where clients reach a model.
 func (k *Keeper) url(e *entry) string {
 	if e.plan == nil || e.conflict != nil {
 		return ""
@@ -238,7 +232,6 @@ func (k *Keeper) url(e *entry) string {
 	return e.plan.URL(func(id string) *gatewayv1.Gateway { return k.gateways[id] })
 }
 
-// overlaps reports users' routes for the model.
 func (k *Keeper) overlaps(e *entry) (found []report.Finding) {
 	if e.plan == nil {
 		return nil
@@ -259,7 +252,8 @@ const (
 	notRunning = "it does not run"
 )
 
-// lastWords is words, renewed at ends that are Notable alone: a log may have the time in each line.
+// lastWords caches words, and renews them only at Notable failures, because log lines may have
+// times.
 func (e *entry) lastWords(replica int, s engines.State) string {
 	if e.words[replica] == "" || engines.Notable(s.Failures) {
 		if e.words == nil {
@@ -270,7 +264,6 @@ func (e *entry) lastWords(replica int, s engines.State) string {
 	return e.words[replica]
 }
 
-// words explains why a server does not run, with the end of its log.
 func words(s engines.State) string {
 	text := strings.Join(strings.Fields(s.LastWords), " ")
 	if len(text) > maxWords {
@@ -286,8 +279,7 @@ func words(s engines.State) string {
 	return reason + ": " + text
 }
 
-// Unsupported returns reports about deployments and registries for a process that starts no servers
-// on Kubernetes, and the objects that are gone.
+// Unsupported returns reports about deployments and registries on Kubernetes, and the deleted ones.
 func Unsupported(changes []store.Change) (set []report.Report, gone []report.Ref) {
 	for _, c := range changes {
 		var ref report.Ref

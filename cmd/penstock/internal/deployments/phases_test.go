@@ -14,7 +14,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// A phase that holds before and after the start of the supervision would never be printed.
 func TestDeployment_FirstPhaseUnderSupervisionIsPrinted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var printed []string

@@ -18,7 +18,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/freeport"
 )
 
-// host is the address of all servers.
 const host = "127.0.0.1"
 
 // Ports of servers are below the ephemeral ports of Linux, which other processes get at random.
@@ -30,12 +29,10 @@ const (
 // ProcessName returns the name of a replica's process. id is the deployment's primary key.
 func ProcessName(id string, replica int) string { return id + "/" + strconv.Itoa(replica) }
 
-// deploymentOf returns the primary key of a process's deployment.
 func deploymentOf(process string) string {
 	return path.Dir(process)
 }
 
-// processes returns the wanted processes of all deployments.
 func (k *Keeper) processes() (out []engines.Process) {
 	var kept []engines.Process
 	wanted := map[string]bool{}
@@ -91,7 +88,7 @@ func (k *Keeper) processes() (out []engines.Process) {
 	return out
 }
 
-// goOn returns the processes of a deployment that conflicts with a user's object, as they are.
+// goOn returns the live processes, unchanged, of a deployment that conflicts with a user's object.
 func (k *Keeper) goOn(id string, e *entry, live []int) (out []engines.Process) {
 	for _, n := range live {
 		name := ProcessName(id, n)
@@ -105,7 +102,7 @@ func (k *Keeper) goOn(id string, e *entry, live []int) (out []engines.Process) {
 	return out
 }
 
-// want returns the process of an instance, if it is to run.
+// want returns the process of an instance; ok is false if it must not run.
 func (k *Keeper) want(e *entry, name string, n int, port uint16, program string) (p engines.Process, ok bool) {
 	before, known := k.applied[name]
 	a, runs := k.assigned[name], k.states[name].PID != 0
@@ -122,7 +119,7 @@ func (k *Keeper) want(e *entry, name string, n int, port uint16, program string)
 	case known:
 		return before, true
 	}
-	// It goes on, although its version is not known, or its program is gone.
+	// The process continues, although its version is unknown or its program is gone.
 	p = k.process(e, n, s, program)
 	p.Keep = true
 	return p, true
@@ -156,7 +153,7 @@ func (k *Keeper) process(e *entry, n int, s deployment.Server, program string) e
 	return p
 }
 
-// port returns the port of a process. It begins to search at a place that depends on the name.
+// port returns the saved port of a process, or a free one. The search starts at a hash of the name.
 func (k *Keeper) port(name string) uint16 {
 	port, known := k.saved.Ports[name]
 	if known && (k.states[name].PID != 0 || free(port)) {
@@ -179,10 +176,8 @@ func (k *Keeper) port(name string) uint16 {
 	return port
 }
 
-// free reports whether no process listens on a port of this machine.
 func free(port uint16) bool { return freeport.Free(int(port)) }
 
-// servers lists the servers of a deployment that serve, or end their requests.
 func (k *Keeper) servers(id string, e *entry) (out []deployment.Server) {
 	for _, n := range e.instances {
 		name := ProcessName(id, n)

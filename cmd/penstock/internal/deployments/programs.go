@@ -13,7 +13,6 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// programs returns the programs by deployment.
 func (k *Keeper) programs() map[string]string {
 	out := map[string]string{}
 	for id, e := range k.entries {
@@ -36,7 +35,6 @@ func (k *Keeper) programs() map[string]string {
 	return out
 }
 
-// program returns the path of a deployment's program.
 func (k *Keeper) program(p *deployment.Plan) (string, error) {
 	if p.Process.Program == "penstock" {
 		return k.cfg.Program, nil
@@ -48,7 +46,6 @@ func (k *Keeper) program(p *deployment.Plan) (string, error) {
 	return found, nil
 }
 
-// absent describes why a program cannot be executed. An absolute path is not searched on PATH.
 func (k *Keeper) absent(p *deployment.Plan) string {
 	program := p.Process.Program
 	if !filepath.IsAbs(program) {
@@ -66,14 +63,14 @@ func (k *Keeper) absent(p *deployment.Plan) string {
 	return why
 }
 
-// programField names the field with the program of a user's Engine; "" for one that is built in.
+// programField names the field with the program of a user's Engine; "": the engine is built in.
 func (k *Keeper) programField(p *deployment.Plan) string {
 	engine := k.engines[p.Deployment.Spec.Engine.Name]
 	if engine == nil {
 		return ""
 	}
 	i := slices.IndexFunc(engine.Spec.Versions, func(v v1alpha1.EngineVersion) bool { return v.Version == p.Version })
-	if i < 0 { // of the last good version
+	if i < 0 { // p is the last valid version of a deployment
 		return ""
 	}
 	return fmt.Sprintf("Engine %s spec.versions[%d].deployTemplate.process.program", engine.Name, i)
@@ -81,8 +78,8 @@ func (k *Keeper) programField(p *deployment.Plan) string {
 
 const pathVariable = "PATH="
 
-// inherited returns the environment variables of this process for a program. A program that is not
-// on PATH gets its folder as the last one: engines execute other programs of their environment.
+// inherited returns the environment of a program. Its folder is appended to PATH, because engines
+// execute other programs there.
 func (k *Keeper) inherited(program string) []string {
 	dir := filepath.Dir(program)
 	i := slices.IndexFunc(k.cfg.Inherited, func(v string) bool { return strings.HasPrefix(v, pathVariable) })

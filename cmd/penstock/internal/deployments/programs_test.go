@@ -14,7 +14,6 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// program makes an executable file.
 func program(t *testing.T, path string) {
 	t.Helper()
 	err := os.MkdirAll(filepath.Dir(path), 0o700)
@@ -26,7 +25,6 @@ func program(t *testing.T, path string) {
 	}
 }
 
-// withInstalled runs a Keeper with a folder of installed engines.
 func withInstalled(t *testing.T, stateFile, installed string, runs []engines.State, inherited ...string) *rig {
 	return startWith(t, deployments.Config{StateFile: stateFile, Installed: []string{installed}, Inherited: inherited},
 		runs...)
@@ -78,8 +76,6 @@ func TestProgram_IsSearchedOnPATHThenWhereTheEngineNamesThenAmongInstalledOnes(t
 	}
 }
 
-// The weights of a model stay loaded, although another PATH, or a removed environment, hides the
-// program when penstock up starts again.
 func TestProgram_AServerOutlivesIt(t *testing.T) {
 	dir := t.TempDir()
 	state, path := filepath.Join(dir, "deployments.json"), filepath.Join(dir, "bin", "vllm")
@@ -118,7 +114,7 @@ func TestProgram_AServerOutlivesIt(t *testing.T) {
 			if round < 3 {
 				return
 			}
-			// One that ends cannot start again.
+			// A server that ends cannot start again without its program.
 			r.engines.set("default/qwen/0", func(s *engines.State) { s.Phase, s.PID = engines.Waiting, 0 })
 			synctest.Wait()
 			const want = "Ready False Failed the program vllm is not on PATH"

@@ -22,13 +22,11 @@ const (
 	notContactedReason   = "NotContacted"
 )
 
-// contact is the outcome of the last download from a registry.
 type contact struct {
 	reached bool
 	problem string
 }
 
-// registryReports describes all registries.
 func (k *Keeper) registryReports() (out []report.Report) {
 	for _, id := range slices.Sorted(maps.Keys(k.models.registries)) {
 		r := report.Report{Owner: store.RefOf(store.ModelRegistries, id)}
@@ -67,7 +65,7 @@ func (m *models) accepted(id string) (report.Condition, *report.Finding) {
 	return c, f
 }
 
-// ready reports the outcome of the last contact. A folder needs none.
+// ready reports the outcome of the last contact. A registry of type file is always ready.
 func (m *models) ready(id string) report.Condition {
 	c := report.Condition{Type: ConditionReady, Status: report.True, Reason: reachableReason}
 	last, known := m.contacts[id]
@@ -81,8 +79,8 @@ func (m *models) ready(id string) report.Condition {
 	return c
 }
 
-// noted records what a download shows about its registries. An error that names no field, such as a
-// full disk, shows nothing.
+// noted records whether a download reached its registries. An error without a field, such as a full
+// disk, changes nothing.
 func (m *models) noted(d *download, err error) {
 	c := contact{reached: true}
 	var e *fetch.Error
@@ -103,7 +101,6 @@ func (m *models) noted(d *download, err error) {
 	}
 }
 
-// unsupportedRegistry is the report about a registry on Kubernetes.
 func unsupportedRegistry(ref report.Ref) report.Report {
 	const why = "Penstock starts model servers with penstock up only, not on Kubernetes, so it downloads no models"
 	return report.Report{Owner: ref,

@@ -13,7 +13,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// reserves is a deployment without accelerators, on the machine of 4 cores and 100 MiB.
 func reserves(name, resources string) string {
 	return strings.Replace(cuda("0, "+resources), "{name: qwen}", "{name: "+name+"}", 1)
 }
@@ -182,7 +181,6 @@ func TestPlacement_SpreadGivesReplicasDifferentDevices(t *testing.T) {
 	}
 }
 
-// A crash of a server does not give its room to others.
 func TestReservations_AServerThatStartsAgainKeepsItsRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

@@ -13,28 +13,26 @@ import (
 	"github.com/penstock-project/penstock/discovery/engine/devices"
 )
 
-// A deployment has instances, which are processes with numbers. Without a change they have the
-// numbers from 0. A change starts an instance of the new version with the lowest free number,
-// beside the old ones where it has room.
+// A deployment has numbered instances, which are processes, from number 0. A change starts an
+// instance of the new version with the lowest free number, beside the old ones if there is room.
 
-// retireGrace is how long a server stays after it got its last pick: gateways report within 2 s
-// that they repeated a request there.
+// retireGrace is how long a server stays after its last possible pick. Gateways report retries
+// within 2 s.
 const retireGrace = 2500 * time.Millisecond
 
-// rollout is the state of the instances of one deployment.
 type rollout struct {
 	version   string          // the hash of the command without port and accelerators
-	instances []int           // numbers of the wanted ones
-	old       map[int]bool    // of these, the ones that have another version
-	changing  bool            // until all old ones have ended and all new ones are ready
-	surge     int             // a number that is wanted if it has room; -1: none
-	retiring  map[int]retiree // get no further requests, and end after their requests
+	instances []int           // numbers of the wanted instances
+	old       map[int]bool    // instances of another version
+	changing  bool            // true until all old instances have ended and all new ones are ready
+	surge     int             // number of an instance that starts only if it has room; -1: none
+	retiring  map[int]retiree // instances that get no further requests, and end after their requests
 	spare     string          // why the change waits
 }
 
 type retiree struct {
 	quiet time.Time // when its last pick was possible; zero while picks are possible
-	done  bool      // it ends
+	done  bool      // the instance ends
 }
 
 // numbers lists the instances of all deployments that run, or were wanted.
@@ -61,8 +59,7 @@ func (k *Keeper) numbers() map[string][]int {
 	return out
 }
 
-// choose decides which instances a deployment has. A surge instance is one of them only if allocate
-// finds room for it (settle).
+// choose decides which instances a deployment has. settle removes a surge instance without room.
 func (k *Keeper) choose(id string, e *entry, program string, live []int) {
 	r := &e.rollout
 	r.old, r.surge, r.spare = map[int]bool{}, -1, ""
@@ -84,7 +81,7 @@ func (k *Keeper) choose(id string, e *entry, program string, live []int) {
 		case k.proven[name]:
 			r.old[n], olds = true, append(olds, n)
 		default:
-			ending = append(ending, n) // it never served
+			ending = append(ending, n) // the instance never served
 		}
 	}
 	unready := func(n int) bool { return !k.serves(ProcessName(id, n)) }
@@ -101,14 +98,13 @@ func (k *Keeper) choose(id string, e *entry, program string, live []int) {
 	slices.Sort(r.instances)
 }
 
-// renamed reports whether a server was started with another name of the model. It rejects requests
-// for the new name, which the route has at once, so it gets none and ends without a replacement.
+// renamed reports whether a server was started with another model name. It rejects the new name,
+// which the route has at once, so it gets no requests and ends before its replacement starts.
 func (k *Keeper) renamed(e *entry, name string) bool {
 	served := k.saved.Served[name]
 	return served != "" && served != e.plan.ServedName
 }
 
-// serves reports whether a server is ready.
 func (k *Keeper) serves(name string) bool {
 	s := k.states[name]
 	return s.Phase == engines.Running && s.PID != 0
@@ -130,7 +126,7 @@ func (k *Keeper) current(e *entry, name string, n int, program string) bool {
 	if known {
 		return version == e.version
 	}
-	// An earlier process has started it.
+	// An earlier penstock process has started the instance.
 	s := deployment.Server{Replica: n, Host: host, Port: k.saved.Ports[name], Devices: k.saved.Devices[name].Devices}
 	if k.process(e, n, s, program).Hash() != k.states[name].Hash {
 		return false
@@ -148,7 +144,7 @@ func (e *entry) request(name string) devices.Request {
 	return q
 }
 
-// replace is one step of a change. next adds an instance of the new version.
+// replace is one step of a change. next adds an instance of the new version and returns its number.
 func (k *Keeper) replace(id string, e *entry, olds, news []int, next func() int) {
 	r, replicas := &e.rollout, e.plan.Replicas
 	staying := func(list []int) (out []int) {
@@ -160,7 +156,7 @@ func (k *Keeper) replace(id string, e *entry, olds, news []int, next func() int)
 		return out
 	}
 	ready := func(n int) bool { return k.serves(ProcessName(id, n)) }
-	for _, n := range news { // of a change that was undone
+	for _, n := range news { // instances of a change that was undone
 		if len(staying(news)) < replicas {
 			delete(r.retiring, n)
 		}
@@ -174,7 +170,7 @@ func (k *Keeper) replace(id string, e *entry, olds, news []int, next func() int)
 		for _, n := range left {
 			r.retire(n)
 		}
-	case len(left) < len(olds): // one ends after its requests
+	case len(left) < len(olds): // wait until an old instance has ended
 	case total < replicas:
 		for ; total < replicas; total++ {
 			next()
@@ -206,8 +202,7 @@ func (r *rollout) retire(n int) {
 	}
 }
 
-// settle decides about a surge instance, after allocate. Without room for it, an old instance of
-// several ends first.
+// settle drops a surge instance without room. One of several old instances then ends first.
 func (k *Keeper) settle(id string, e *entry) {
 	r := &e.rollout
 	if r.surge < 0 {
@@ -235,7 +230,7 @@ func (k *Keeper) settle(id string, e *entry) {
 	}
 }
 
-// retired looks at the requests of the servers that retire. It returns whether one ends now.
+// retired checks the requests of the retiring servers. It returns whether one of them ends now.
 func (k *Keeper) retired(id string, e *entry, now time.Time) (changed bool) {
 	for n, t := range e.retiring {
 		if t.done {

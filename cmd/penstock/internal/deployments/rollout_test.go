@@ -16,7 +16,7 @@ import (
 
 const changed = "variables: {max-num-seqs: 16}\n"
 
-// wants is "NUMBER" for each wanted process, with * for the new version.
+// wants returns the numbers of the wanted processes, with * for the new version.
 func (r *rig) wants() string {
 	var out []string
 	r.engines.mu.Lock()
@@ -31,7 +31,6 @@ func (r *rig) wants() string {
 	return strings.Join(out, " ")
 }
 
-// accepting counts the servers of a deployment that get requests.
 func (r *rig) accepting(name string) (n int) {
 	if m, ok := store.ModelServers.Get(r.world.View(), "default/"+name); ok {
 		for _, s := range m.Spec.Servers {
@@ -107,7 +106,7 @@ func TestRollout_AFailingVersionStopsThereAndCanBeUndone(t *testing.T) {
 	})
 }
 
-// A route has its new name at once, and a server of the former name rejects requests for it.
+// After a rename, servers with the former name get no requests, because they reject the new name.
 func TestRollout_ServersOfAnotherNameGetNoRequests(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "deployments.json")
 	renamed := strings.Replace(sim, "qwen", "other", 1)

@@ -18,8 +18,8 @@ type Supervisor interface {
 const (
 	// recheck is the interval at which absent programs and taken ports are looked up again.
 	recheck = 30 * time.Second
-	// recheckAll is the number of rechecks after which devices are listed again and programs looked
-	// up, even if all servers run. The driver of an idle accelerator may be loaded for each list.
+	// recheckAll is after how many rechecks devices and programs are looked up, even if all servers
+	// run. Each list may load a driver.
 	recheckAll = 20
 )
 
@@ -42,7 +42,7 @@ func (k *Keeper) Unavailable(err error) {
 	k.report()
 }
 
-// Run follows deployments and processes until ctx ends. Start precedes it. Processes continue.
+// Run follows deployments and processes until ctx ends. Call Start before. Processes outlive Run.
 func (k *Keeper) Run(ctx context.Context, s Supervisor) error {
 	again := time.NewTicker(recheck)
 	defer again.Stop()
@@ -79,8 +79,7 @@ func (k *Keeper) Run(ctx context.Context, s Supervisor) error {
 	}
 }
 
-// sync updates the store before it changes processes: a server that will be stopped receives no
-// further picks.
+// sync updates the store before it stops servers, so that these servers get no further picks.
 func (k *Keeper) sync(s Supervisor) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

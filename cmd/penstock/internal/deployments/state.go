@@ -10,16 +10,13 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// saved is the content of the state file.
 type saved struct {
-	Ports map[string]uint16                       `json:"ports"` // by process
-	Good  map[string]v1alpha1.ModelDeploymentSpec `json:"good"`  // by deployment
-	// Devices are the accelerators and reservations of processes.
-	Devices map[string]held `json:"devices,omitempty"`
-	// Stopped has the deployments whose servers a request starts.
+	Ports   map[string]uint16                       `json:"ports"` // by process
+	Good    map[string]v1alpha1.ModelDeploymentSpec `json:"good"`  // by deployment
+	Devices map[string]held                         `json:"devices,omitempty"`
+	// Stopped has the deployments in the phase Asleep.
 	Stopped map[string]stopped `json:"stopped,omitempty"`
 
-	// Models are the models of deployments that name a registry.
 	Models map[string]pin `json:"models,omitempty"`
 	// Served has the name in requests that each process was started with.
 	Served map[string]string `json:"served,omitempty"`
@@ -64,8 +61,8 @@ func load(path string, log *slog.Logger) saved {
 	return s
 }
 
-// save writes the state file if its content changes. Without a supervisor it writes nothing:
-// another process may run for the same folder.
+// save writes the state file if it changes, but only with a supervisor, because another process may
+// run for the same folder.
 func (k *Keeper) save() {
 	if k.cfg.StateFile == "" || !k.supervised {
 		return

@@ -10,7 +10,7 @@ import (
 
 func TestStateFile_IsWrittenAgainAfterAFailure(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "deployments.json")
-	if err := os.Mkdir(file, 0o700); err != nil { // no file replaces a folder
+	if err := os.Mkdir(file, 0o700); err != nil { // makes the write fail, because no file replaces a folder
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {

@@ -36,7 +36,7 @@ func TestAdopt_EngineOutlivesAKilledSupervisor(t *testing.T) {
 		if now := stateOf(next, p.Name); now != st {
 			t.Errorf("state %+v, want %+v", now, st)
 		}
-		// Its end is noticed, and it starts again.
+		// The supervisor notices the end of the adopted process, and starts it again.
 		if err := syscall.Kill(st.PID, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +66,6 @@ func TestAdopt_OtherCommandIsStopped(t *testing.T) {
 	}
 }
 
-// Without Want, nothing is stopped; Down ends what runs.
 func TestAdopt_DownEndsWhatAnotherSupervisorStarted(t *testing.T) {
 	dir := t.TempDir()
 	first := supervise(t, dir)
@@ -113,7 +112,7 @@ func TestAdopt_ReusedProcessIDIsNotAdopted(t *testing.T) {
 		if st := untilPhase(t, s, p.Name, Running); st.PID == pid {
 			t.Errorf("%s: state %+v", name, st)
 		}
-		// The end of the machine is no failure of the engine.
+		// A reboot is no failure of the engine.
 		now, err := readRecord(filepath.Join(dir, fileName(p.Name)+recordEnd))
 		if want := map[bool]int{true: 0, false: 4}[r.Boot != boot()]; err != nil || now.Failures != want {
 			t.Errorf("%s: %d failures, want %d, %v", name, now.Failures, want, err)
@@ -146,7 +145,7 @@ func TestAdopt_InterruptedStartIsFound(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		worker := workerOf(t, path+logEnd) // it has the same token
+		worker := workerOf(t, path+logEnd) // the worker has the same token
 		t.Cleanup(func() { _ = syscall.Kill(worker, syscall.SIGKILL) })
 		s := supervise(t, dir)
 		if st := stateOf(s, p.Name); st.PID != started.pid || !st.Adopted {
@@ -160,7 +159,6 @@ func TestAdopt_InterruptedStartIsFound(t *testing.T) {
 	}
 }
 
-// Whenever a supervisor is killed, each engine runs once afterwards.
 func TestAdopt_KilledAtAnyMomentLosesAndDoublesNone(t *testing.T) {
 	dir := t.TempDir()
 	var wanted []Process
@@ -180,7 +178,7 @@ func TestAdopt_KilledAtAnyMomentLosesAndDoublesNone(t *testing.T) {
 			return events < 0
 		})
 		up.kill(t, syscall.SIGKILL)
-		if round%3 == 2 { // all start again
+		if round%3 == 2 { // all engines start again
 			next := supervise(t, dir)
 			if err := next.Down(t.Context()); err != nil {
 				t.Fatal(err)
@@ -274,7 +272,7 @@ func TestRecord_FolderThatCannotBeWrittenStartsNothing(t *testing.T) {
 	dir := t.TempDir()
 	s := supervise(t, dir)
 	p := engine("ns/a/0", "idle")
-	// A folder in its place: no record can be written.
+	// A folder at the record's path makes the write fail.
 	if err := os.MkdirAll(filepath.Join(dir, fileName(p.Name)+recordEnd, "x"), 0o700); err != nil {
 		t.Fatal(err)
 	}

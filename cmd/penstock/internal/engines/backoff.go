@@ -4,17 +4,17 @@ import "time"
 
 // timings are the intervals and limits of a supervisor; tests have shorter ones.
 type timings struct {
-	first, longest time.Duration // of the back-off
-	well           time.Duration // ready for so long: the next back-off is the first one again
-	probe          time.Duration // between two readiness checks
-	health         time.Duration // between two checks of a ready engine
-	answer         time.Duration // how long such a check waits
-	hung, restart  int           // checks without an answer until it is Unresponsive, and until it is ended
-	size           time.Duration // between two checks of the logs' sizes
+	first, longest time.Duration // shortest and longest back-off
+	well           time.Duration // service time after which the back-off is first again
+	probe          time.Duration // interval of readiness checks
+	health         time.Duration // interval of checks of a ready engine
+	answer         time.Duration // timeout of a check of a ready engine
+	hung, restart  int           // unanswered checks until Unresponsive, and until the engine is ended
+	size           time.Duration // interval of checks of the logs' sizes
 	locked         time.Duration // how long Open waits for the lock
-	logLimit       int64         // bytes
-	table          int           // processes
-	systemd        string        // a folder that exists where systemd runs; "": it makes no scopes
+	logLimit       int64         // in bytes
+	table          int           // maximum number of processes
+	systemd        string        // a folder that exists where systemd runs; "": no scopes
 	busctl         string        // the program that calls systemd
 }
 
@@ -25,7 +25,6 @@ var production = timings{
 	logLimit: 8 << 20, table: 256, systemd: "/run/systemd/system", busctl: "busctl",
 }
 
-// delay returns the back-off after so many consecutive failures.
 func (t timings) delay(failures int) time.Duration {
 	d := t.first
 	for i := 1; i < failures && d < t.longest; i++ {
@@ -34,6 +33,5 @@ func (t timings) delay(failures int) time.Duration {
 	return min(d, t.longest)
 }
 
-// Notable reports whether the end of a process is logged and printed that has failed so often in a
-// row: each of the first ones, then with growing distance.
+// Notable reports whether a failure is logged: the first four in a row, then each power of two.
 func Notable(failures int) bool { return failures <= 4 || failures&(failures-1) == 0 }

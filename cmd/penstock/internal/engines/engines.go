@@ -24,11 +24,11 @@ type Process struct {
 	Inherited      []string
 	Dir            string        // working directory, absolute; the root directory by default
 	Ready          string        // URL on loopback that answers 200 once the engine serves; empty: ready once started
-	AnyListener    bool          // the answer counts whichever process gives it
+	AnyListener    bool          // any process may listen at Ready, not only the engine
 	StartupTimeout time.Duration // from start to ready; 20 minutes by default
 	StopGrace      time.Duration // from SIGTERM to SIGKILL; 30 seconds by default, 1 hour at most
-	Secrets        []string      // values that never appear in last words
-	// Keep leaves a process that runs as it is, whatever its command is. None is started.
+	Secrets        []string      // values that are hidden in State.LastWords
+	// Keep leaves a running process as it is, whatever its command is. No process is started.
 	Keep bool
 }
 
@@ -37,13 +37,13 @@ type Phase int
 
 // The phases of a process.
 const (
-	Waiting      Phase = iota // it ended, and starts again after the back-off
-	Starting                  // it runs and is not ready
-	Running                   // it was ready
-	Stopping                  // it got SIGTERM and has not ended
-	Stopped                   // it does not run
-	Failed                    // it cannot start, or was not ready in time; it starts again after the back-off
-	Unresponsive              // it was ready, gives no answer and uses no CPU time; later it starts again
+	Waiting      Phase = iota // ended; starts again after the back-off
+	Starting                  // runs, but is not ready
+	Running                   // was ready
+	Stopping                  // got SIGTERM and has not ended
+	Stopped                   // does not run
+	Failed                    // cannot start, or was not ready in time; starts again after the back-off
+	Unresponsive              // was ready, gives no answer and uses no CPU time; is restarted later
 )
 
 // String returns the name of the phase.
@@ -62,11 +62,11 @@ type State struct {
 	PID       int       // 0: no process
 	Since     time.Time // start of the phase
 	Restarts  int       // starts after the first one
-	Failures  int       // ends in a row by itself, without minutes of service between them
-	Served    bool      // Waiting: it was ready before it ended
-	Reason    string    // why it is not Running, for example "exit status 1", or why a wanted change has no effect
-	LastWords string    // the end of the log of the process that ended last, at most 2 KiB
-	Hash      string    // of the command that runs
+	Failures  int       // consecutive failures without minutes of service in between
+	Served    bool      // in the phase Waiting: the process was ready before it ended
+	Reason    string    // why the process is not Running, or why a wanted change has no effect
+	LastWords string    // the end of the log of the last ended process, at most 2 KiB
+	Hash      string    // hash of the running command
 	Adopted   bool      // an earlier supervisor started it
 }
 
@@ -105,7 +105,6 @@ func (p Process) grace() time.Duration {
 	return min(p.StopGrace, maxGrace)
 }
 
-// check returns why a process cannot be started.
 func (p Process) check() error {
 	size := len(p.Dir)
 	for _, list := range [][]string{p.Command, p.Env, p.Inherited} {
@@ -135,7 +134,7 @@ func (p Process) check() error {
 	return checkReady(p.Ready)
 }
 
-// checkReady accepts URLs that reach this machine alone.
+// checkReady accepts only loopback URLs.
 func checkReady(ready string) error {
 	if ready == "" {
 		return nil
@@ -151,8 +150,8 @@ func checkReady(ready string) error {
 	return nil
 }
 
-// fileName returns the name of a process's files without extension. Names may contain slashes and
-// be longer than a file's name.
+// fileName returns the base of a process's files. Process names may have slashes, or be too long
+// for files.
 func fileName(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	readable := strings.Map(func(r rune) rune {

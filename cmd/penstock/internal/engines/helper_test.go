@@ -22,7 +22,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// helperName chooses what this test binary does as a process of its own.
 const helperName = "ENGINES_HELPER"
 
 func TestMain(m *testing.M) {
@@ -32,7 +31,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// helper is an engine, or a supervisor.
 func helper(mode string) {
 	fmt.Println("helper", mode, "starts")
 	switch mode {
@@ -56,26 +54,26 @@ func helper(mode string) {
 		line := []byte(strings.Repeat("x", 1023) + "\n")
 		for {
 			_, _ = os.Stdout.Write(line)
-			// The rotation sets the pace.
+			// Wait for the rotation of the log.
 			poll.Within(poll.Limit, func() bool { return size(os.Getenv("LOG")) <= 1<<20 })
 		}
-	case "parent": // its child serves, in a session of its own and without the mark
+	case "parent": // a child serves, in its own session and without the mark
 		_ = os.Unsetenv(tokenName)
 		apart("serve")
 		idle()
-	case "daemon": // a child of its child serves, after the child has ended
+	case "daemon": // a grandchild serves, after the child has ended
 		apart("child")
 		idle()
 	case "child":
 		apart("serve")
-	case "client": // it makes a daemon serve, which is no descendant, as docker run does
+	case "client": // a daemon serves for this process, as for docker run
 		daemon, err := net.Dial("tcp", os.Getenv("DAEMON"))
 		if err != nil {
 			panic(err)
 		}
 		fmt.Fprintln(daemon, os.Getenv("LISTEN"))
 		_, _ = io.Copy(os.Stdout, daemon)
-	case "worker": // it leaves a child in a session of its own
+	case "worker": // leaves a child in its own session
 		fmt.Println("worker", apart("idle"))
 		idle()
 	case "supervise":
@@ -94,7 +92,6 @@ func helper(mode string) {
 	os.Exit(0)
 }
 
-// apart starts a helper in a session of its own.
 func apart(mode string) (pid int) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), helperName+"="+mode)
@@ -102,21 +99,21 @@ func apart(mode string) (pid int) {
 	if err := cmd.Start(); err != nil {
 		panic(err)
 	}
-	if mode == "child" { // no zombie
+	if mode == "child" { // avoids a zombie
 		_ = cmd.Wait()
 	}
 	return cmd.Process.Pid
 }
 
-// idle waits for a signal that ends the process. The runtime would end a process whose goroutines
-// all wait for each other.
+// idle waits for the end of the process. Without signal.Notify, the runtime would report a
+// deadlock.
 func idle() {
 	never := make(chan os.Signal, 1)
 	signal.Notify(never, syscall.SIGUSR1)
 	<-never
 }
 
-// helperPage answers 503 until the file READY exists, if there is one.
+// helperPage answers 503 until the file $READY exists, if READY is set.
 func helperPage(w http.ResponseWriter, _ *http.Request) {
 	if ready := os.Getenv("READY"); ready != "" {
 		if _, err := os.Stat(ready); err != nil {
@@ -125,7 +122,6 @@ func helperPage(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// quick has short intervals.
 var quick = timings{
 	first: 10 * time.Millisecond, longest: 80 * time.Millisecond, well: time.Hour,
 	probe: 20 * time.Millisecond, health: 50 * time.Millisecond, answer: time.Minute, hung: 3, restart: 1 << 30,
@@ -133,7 +129,6 @@ var quick = timings{
 	logLimit: 64 << 10, table: 16,
 }
 
-// engine returns a Process that is this test binary.
 func engine(name, mode string, env ...string) Process {
 	return Process{
 		Name: name, Command: []string{self(), "-test.run=^$", name}, Inherited: []string{"PATH=" + os.Getenv("PATH")},
@@ -141,7 +136,6 @@ func engine(name, mode string, env ...string) Process {
 	}
 }
 
-// serving is an engine that listens on a free port.
 func serving(t *testing.T, name string, env ...string) Process {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -163,7 +157,6 @@ func self() string {
 	return path
 }
 
-// supervise opens a folder. The test ends with all engines stopped.
 func supervise(t *testing.T, dir string, change ...func(*timings)) *Supervisor {
 	t.Helper()
 	chosen := quick
@@ -181,7 +174,7 @@ func supervise(t *testing.T, dir string, change ...func(*timings)) *Supervisor {
 	return s
 }
 
-// end kills what the folder's engines left, by the marks of its records and logs.
+// end kills the folder's engines and their workers, which it finds by their logs.
 func end(t *testing.T, dir string) {
 	t.Helper()
 	logs, err := filepath.Glob(filepath.Join(dir, "*"+logEnd))
@@ -204,7 +197,6 @@ func stateOf(s *Supervisor, name string) State {
 	return State{Phase: -1}
 }
 
-// until waits for a state.
 func until(t *testing.T, s *Supervisor, name, what string, holds func(State) bool) (st State) {
 	t.Helper()
 	defer func() {
@@ -221,13 +213,11 @@ func untilPhase(t *testing.T, s *Supervisor, name string, want Phase) State {
 	return until(t, s, name, want.String(), func(st State) bool { return st.Phase == want })
 }
 
-// alive reports whether a process runs and is no zombie.
 func alive(pid int) bool {
 	_, ok := identity(pid)
 	return ok
 }
 
-// parent is a supervisor in a process of its own.
 type parent struct {
 	cmd *exec.Cmd
 	out *os.File
@@ -278,7 +268,6 @@ func content(t *testing.T, path string) string {
 	return string(raw)
 }
 
-// workerOf returns the ID that a helper of mode worker printed.
 func workerOf(t *testing.T, log string) (pid int) {
 	t.Helper()
 	poll.Until(t, "a worker starts", func() bool {

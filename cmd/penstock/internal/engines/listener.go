@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// owner is who listens at the port of an engine's readiness check.
+// owner is the process that listens at the port of an engine's readiness check.
 type owner int
 
 const (
@@ -17,7 +17,7 @@ const (
 	others               // another process
 )
 
-// address returns where the readiness check connects to. A process without a check has none.
+// address returns the address of a readiness URL; ok is false if it is "".
 func address(ready string) (a netip.AddrPort, ok bool) {
 	u, err := url.Parse(ready)
 	if ready == "" || err != nil {
@@ -27,25 +27,23 @@ func address(ready string) (a netip.AddrPort, ok bool) {
 	return a, err == nil
 }
 
-// takenReason is the reason of a process whose port another one has.
 func takenReason(ready string) string {
 	a, _ := address(ready)
 	return "another process listens at " + a.String()
 }
 
-// listening is a listening socket of a line of /proc/net/tcp or tcp6.
 type listening struct {
 	at    netip.AddrPort
 	inode string
 }
 
-// states of /proc/net/tcp, net/tcp_states.h of Linux.
+// stateListen is TCP_LISTEN of Linux's net/tcp_states.h, as in /proc/net/tcp.
 const stateListen = "0A"
 
 var errNotListening = errors.New("not a listening socket")
 
-// parseListening reads a line of /proc/net/tcp or tcp6, proc_pid_net(5): each 4 bytes of an address
-// are a number in the byte order of the machine, which put writes.
+// parseListening reads a line of /proc/net/tcp or tcp6, see proc_pid_net(5). Each 4 bytes of an
+// address are a number in the machine's byte order, which put writes.
 func parseListening(line string, put func([]byte, uint32)) (listening, error) {
 	fields := strings.Fields(line)
 	if len(fields) < 10 || fields[3] != stateListen {
@@ -68,8 +66,8 @@ func parseListening(line string, put func([]byte, uint32)) (listening, error) {
 	return listening{at: netip.AddrPortFrom(ip.Unmap(), uint16(n)), inode: fields[9]}, nil
 }
 
-// receivers returns the sockets that get a connection to the address: those with the address
-// itself, else the ones of all addresses. Several share a port with SO_REUSEPORT.
+// receivers returns the sockets that accept connections to an address: bound to it, or else to the
+// unspecified address. With SO_REUSEPORT, there may be several.
 func receivers(all []listening, to netip.AddrPort) (inodes map[string]bool) {
 	any4, any6 := netip.IPv4Unspecified(), netip.IPv6Unspecified()
 	places := []netip.Addr{to.Addr(), any6}

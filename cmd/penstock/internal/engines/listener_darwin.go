@@ -2,7 +2,7 @@ package engines
 
 import "time"
 
-// processes are none: this system restricts the view of other processes' sockets.
+// processes is empty, because macOS hides other processes' sockets.
 type processes struct{}
 
 func listProcesses() processes { return processes{} }

@@ -11,10 +11,9 @@ import (
 	"time"
 )
 
-// maxTCP is how much of /proc/net/tcp and tcp6 is read. Listening sockets come first there.
+// maxTCP bounds the bytes read of /proc/net/tcp and tcp6, which list listening sockets first.
 const maxTCP = 4 << 20
 
-// processes are the processes of this machine at one time, by ID.
 type processes map[int]stat
 
 func listProcesses() processes {
@@ -35,10 +34,9 @@ func listProcesses() processes {
 	return all
 }
 
-// listener reports who listens where the readiness check of an engine connects to. The engine's
-// processes are its session, its descendants, and the processes with its mark, which a daemon that
-// left both still has. A process whose files are hidden, for example of another user, may have the
-// socket. Then, and if the socket is not listed, the owner is unknown.
+// listener returns which process listens at the address of an engine's readiness check. The
+// session, the descendants and the processes with the mark m belong to the engine. The owner is
+// unknown if the socket is not listed, or the files of one of these processes are hidden.
 func (all processes) listener(ready string, pid int, m mark) owner {
 	to, ok := address(ready)
 	if _, listed := all[pid]; !ok || !listed {
@@ -69,7 +67,7 @@ func (all processes) listener(ready string, pid int, m mark) owner {
 	return others
 }
 
-// belongs reports whether a process is of the session of an engine, or descends from it.
+// belongs reports whether a process is in an engine's session, or descends from the engine.
 func (all processes) belongs(pid int, s stat, engine int) bool {
 	return s.session == engine || all.descends(pid, engine)
 }
@@ -77,7 +75,6 @@ func (all processes) belongs(pid int, s stat, engine int) bool {
 // tick is the unit of CPU times in /proc, USER_HZ of Linux.
 const tick = 10 * time.Millisecond
 
-// cpu returns the CPU time that an engine with its descendants has used.
 func (all processes) cpu(pid int) (used time.Duration, ok bool) {
 	for other, s := range all {
 		if all.belongs(other, s, pid) {
@@ -87,7 +84,6 @@ func (all processes) cpu(pid int) (used time.Duration, ok bool) {
 	return used, ok
 }
 
-// descends reports whether a process is another one, or a descendant of it.
 func (all processes) descends(pid, from int) bool {
 	for range len(all) { // IDs may be reused while the list is read, so parents may form a circle
 		if pid == from {
@@ -102,7 +98,7 @@ func (all processes) descends(pid, from int) bool {
 	return false
 }
 
-// strike deletes the sockets that a process has. It reports false if its files are hidden.
+// strike deletes the sockets of a process. It returns false if the process's files are hidden.
 func strike(sockets map[string]bool, pid int) bool {
 	folder := proc(pid, "fd")
 	f, err := os.Open(folder)
@@ -126,7 +122,6 @@ func strike(sockets map[string]bool, pid int) bool {
 	return true
 }
 
-// listSockets lists the listening TCP sockets of this network namespace.
 func listSockets() (all []listening) {
 	for _, path := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		all = append(all, readSockets(path)...)

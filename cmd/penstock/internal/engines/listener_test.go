@@ -17,7 +17,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// impostor answers 200 at a port of this process.
 func impostor(t *testing.T) (url string) {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -30,7 +29,6 @@ func impostor(t *testing.T) (url string) {
 
 func decided(st State) bool { return st.Phase == Waiting || st.Phase == Running }
 
-// An engine that loads does not listen yet. Requests must not reach a process that listens instead.
 func TestListener_OtherProcessIsNotTakenForTheEngine(t *testing.T) {
 	url := impostor(t)
 	s := supervise(t, t.TempDir(), func(q *timings) { q.first, q.longest = time.Hour, time.Hour })
@@ -42,7 +40,7 @@ func TestListener_OtherProcessIsNotTakenForTheEngine(t *testing.T) {
 	if want := "another process listens at " + address; st.Phase != Waiting || st.Reason != want || st.PID != 0 {
 		t.Errorf("state %+v, want the reason %q", st, want)
 	}
-	// With another port it starts at once, not after the back-off.
+	// With another port, the engine starts at once, not after the back-off.
 	p = serving(t, p.Name)
 	s.Want([]Process{p})
 	untilPhase(t, s, p.Name, Running)
@@ -89,8 +87,7 @@ func TestListener_OtherProcessAtAnAdoptedEngineIsNoticed(t *testing.T) {
 	}
 }
 
-// daemon serves for its clients, in this process, as long as they are connected. An engine in a
-// container is served like this.
+// daemon listens for connected clients, in this process, like a container runtime.
 func daemon(t *testing.T) (address string) {
 	t.Helper()
 	control, err := net.Listen("tcp", "127.0.0.1:0")
@@ -115,7 +112,7 @@ func daemon(t *testing.T) (address string) {
 	return control.Addr().String()
 }
 
-// docker run is a client of a daemon: what it starts is no descendant of it, and listens for it.
+// The engine is a client of a daemon, as docker run is. The daemon listens for it.
 func TestListener_EngineOfADaemonServesWithAnyListener(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("this system does not show who listens")

@@ -28,8 +28,8 @@ func (e *LockedError) Error() string {
 		holder, e.Dir)
 }
 
-// lock locks a folder until the file is closed. The kernel unlocks it if this process is killed. A
-// child between fork and exec also holds the lock, hence the attempts.
+// lock locks a folder until the file is closed or this process ends. A child between fork and exec
+// also holds the lock, so lock tries again until limit.
 func lock(dir string, limit time.Duration) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -13,12 +13,11 @@ import (
 const (
 	logEnd = ".log"
 	oldEnd = ".1"
-	newEnd = ".new" // of an unfinished copy
+	newEnd = ".new" // extension of an unfinished copy
 	// keptLogs is how many processes that are no longer wanted keep their logs.
 	keptLogs = 32
 )
 
-// openLog opens an engine's log, to which the engine appends.
 func openLog(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 }
@@ -32,9 +31,8 @@ func size(path string) int64 {
 	return info.Size()
 }
 
-// rotate moves the end of a log over the limit to another file and empties the log. Engines append,
-// so their next line is the first one. An error of the copy does not keep a log over its limit: on
-// a full disk, the log is the cause.
+// rotate moves the end of a log over limit bytes to another file, and empties the log, even if the
+// copy fails on a full disk. Engines append, so they continue at the start.
 func rotate(path string, limit int64) (rotated bool, err error) {
 	if size(path) <= limit {
 		return false, nil
@@ -63,7 +61,7 @@ func copyEnd(path string, limit int64) (err error) {
 	if err != nil {
 		return err
 	}
-	// The engine writes during the copy: a limit ends it even if the engine is the faster one.
+	// The limit ends the copy even if the engine writes faster.
 	_, err = io.Copy(to, io.LimitReader(from, limit+limit/4))
 	if err = errors.Join(err, to.Close()); err == nil {
 		err = os.Rename(temporary, path+oldEnd)
@@ -74,8 +72,8 @@ func copyEnd(path string, limit int64) (err error) {
 	return err
 }
 
-// tail returns the last n bytes of a log from an offset on, and of the file before it if the log
-// was rotated. whole reports whether nothing was left out at the start.
+// tail returns the last n bytes of a log after the offset from, including a rotated file. whole
+// means that text starts at from.
 func tail(path string, from, n int64) (text []byte, whole bool) {
 	end := size(path)
 	if end >= from {
@@ -99,7 +97,7 @@ func section(path string, start, n int64) []byte {
 	return text
 }
 
-// prune removes the oldest logs of processes that are no longer wanted.
+// prune removes the oldest logs of unwanted processes, and leaves keptLogs of them.
 func prune(dir string, keep func(base string) bool) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -39,7 +39,7 @@ func TestLog_StaysWithinItsLimitWhileTheEngineWrites(t *testing.T) {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v %v", path, info, err)
 		}
-		// The engine appends: no hole at the start.
+		// The engine appends, so the truncated log has no hole at its start.
 		if strings.Contains(content(t, path), "\x00") {
 			t.Errorf("%s contains NUL bytes", path)
 		}
@@ -165,7 +165,6 @@ func TestLastWords_HaveNoSecretAndNoControlCharacter(t *testing.T) {
 	}
 }
 
-// FuzzLastWords_NeverShowASecret: wherever the window begins, the secret stays hidden.
 func FuzzLastWords_NeverShowASecret(f *testing.F) {
 	f.Add("before ", "Tr0ub4dor&3", " after", 10)
 	f.Add("", "aaaaaaaa", "aaaa", 3)

@@ -9,14 +9,12 @@ import (
 	"time"
 )
 
-// tokenName is the variable by which a process without a recorded ID is found.
+// tokenName is the variable with the token in an engine's environment.
 const tokenName = "PENSTOCK_ENGINE"
 
-// mark is how the processes of one engine are recognized: the token in their environment, or the
-// log as their standard output or error.
+// mark identifies an engine's processes: by the token in the environment, or the log as output.
 type mark struct{ token, log string }
 
-// live is a process that runs, started by this supervisor or by an earlier one.
 type live struct {
 	pid      int
 	identity string
@@ -25,7 +23,7 @@ type live struct {
 	release  func() // ends the watch
 }
 
-// launch starts a process in a session of its own, whose output goes directly to the log.
+// launch starts a process in its own session. Its output goes directly to the log.
 func launch(p Process, m mark) (*live, error) {
 	log, err := openLog(m.log)
 	if err != nil {
@@ -44,17 +42,17 @@ func launch(p Process, m mark) (*live, error) {
 		return nil, err
 	}
 	l := &live{pid: cmd.Process.Pid, cmd: cmd}
-	// The process is this one's child, so its ID is not reused before Wait.
+	// The process is a child of this one, so its ID is not reused before Wait.
 	var ok bool
 	if l.identity, ok = identity(l.pid); !ok {
-		l.identity = boot() + "/0" // it has ended already; no process starts at the boot
+		l.identity = boot() + "/0" // it has ended; this identity matches no process
 	}
 	l.ended, l.release = watch(l.pid, l.identity)
 	return l, nil
 }
 
-// environment puts the token first, where it is found early. Later variables of a name take
-// precedence in package exec.
+// environment puts the token first, where find sees it. In package exec, later values take
+// precedence.
 func environment(p Process, token string) []string {
 	env := []string{tokenName + "=" + token}
 	for _, list := range [][]string{p.Inherited, p.Env} {
@@ -67,19 +65,18 @@ func environment(p Process, token string) []string {
 	return env
 }
 
-// adopt watches a process of an earlier supervisor. It returns nil if the process has another
-// identity or has ended. The watch starts before the check, so it belongs to the checked process.
+// adopt watches a process of an earlier supervisor; nil: it has another identity, or has ended. The
+// watch starts before the check, so it belongs to the checked process.
 func adopt(pid int, want string) *live {
 	ended, release := watch(pid, want)
 	if got, ok := identity(pid); !ok || got != want {
 		release()
-		_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil) // an earlier program of this process may have started it
+		_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil) // reaps a child of an earlier program in this process
 		return nil
 	}
 	return &live{pid: pid, identity: want, ended: ended, release: release}
 }
 
-// signal signals the process group.
 func (l *live) signal(s syscall.Signal) {
 	if l.cmd == nil {
 		if got, ok := identity(l.pid); !ok || got != l.identity {
@@ -91,7 +88,6 @@ func (l *live) signal(s syscall.Signal) {
 	}
 }
 
-// leave ends the watch; the process runs on.
 func (l *live) leave() {
 	l.release()
 	if l.cmd != nil {
@@ -99,13 +95,12 @@ func (l *live) leave() {
 	}
 }
 
-// reap returns how an ended process ended. It kills what is left of its group before the process ID
-// is free.
+// reap returns how a process ended, and kills its group before the process ID is free.
 func (l *live) reap() string {
 	defer l.release()
 	if l.cmd == nil {
 		var status syscall.WaitStatus
-		// A supervisor of the same process started it, for example before a reload.
+		// The process is a child if a supervisor before a reload has started it.
 		if pid, err := syscall.Wait4(l.pid, &status, syscall.WNOHANG, nil); err == nil && pid == l.pid {
 			return describe(status)
 		}
@@ -131,14 +126,13 @@ func describe(status syscall.WaitStatus) string {
 	return fmt.Sprintf("exit status %d", status.ExitStatus())
 }
 
-// sweep kills the workers that an ended engine left.
 func sweep(m mark) {
 	for _, f := range find([]mark{m})[0] {
 		f.kill()
 	}
 }
 
-// polled is watch where the kernel reports no end of other processes.
+// polled is like watch, for systems that do not report the end of other processes.
 func polled(pid int, want string, every time.Duration) (ended <-chan struct{}, release func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

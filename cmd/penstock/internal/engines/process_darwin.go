@@ -10,7 +10,7 @@ import (
 // zombie is SZOMB of sys/proc.h.
 const zombie = 5
 
-// boot is a constant here: start times are dates.
+// boot is constant, because start times are dates.
 func boot() string { return "date" }
 
 // identity differs between two processes that have the same process ID one after another.
@@ -27,14 +27,13 @@ func watch(pid int, want string) (ended <-chan struct{}, release func()) {
 	return polled(pid, want, time.Second)
 }
 
-// found is a process that carries a mark.
 type found struct {
 	pid      int
 	identity string
 	leader   bool
 }
 
-// find finds none: this system restricts the view of a process's environment.
+// find returns no process, because macOS hides the environment of processes.
 func find(marks []mark) [][]found { return make([][]found, len(marks)) }
 
 func (found) kill() {}

@@ -14,10 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxEnviron is how much of a process's environment is searched.
+// maxEnviron bounds the searched bytes of a process's environment.
 const maxEnviron = 4 << 20
 
-// stat are the used fields of /proc/PID/stat.
 type stat struct {
 	state   byte
 	parent  int
@@ -74,7 +73,7 @@ func readStat(pid int) (stat, error) {
 
 func proc(pid int, file string) string { return filepath.Join("/proc", strconv.Itoa(pid), file) }
 
-// boot identifies the time since the last boot. Start times begin at 0 there, and process IDs at 1.
+// boot identifies the current boot. Start times are relative to it, and process IDs start again.
 var boot = sync.OnceValue(func() string {
 	raw, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -83,8 +82,7 @@ var boot = sync.OnceValue(func() string {
 	return strings.TrimSpace(string(raw))
 })
 
-// identity differs between two processes that have the same process ID one after another. A zombie
-// has ended.
+// identity differs between processes that have the same ID one after another. A zombie has ended.
 func identity(pid int) (string, bool) {
 	s, err := readStat(pid)
 	if err != nil || s.state == 'Z' || s.state == 'X' {
@@ -93,8 +91,7 @@ func identity(pid int) (string, bool) {
 	return boot() + "/" + s.start, true
 }
 
-// watch closes the channel once a process has ended. Until release, it needs a pidfd and a
-// goroutine, but no thread.
+// watch closes ended once a process has ended. Until release, it needs a pidfd and a goroutine.
 func watch(pid int, want string) (ended <-chan struct{}, release func()) {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if errors.Is(err, unix.EINVAL) { // Linux 5.3 to 5.9
@@ -131,14 +128,12 @@ func hasEnded(fd uintptr) bool {
 	return err == nil && n > 0
 }
 
-// found is a process that carries a mark.
 type found struct {
 	pid      int
 	identity string
-	leader   bool // of a session: the engine, not a worker
+	leader   bool // leader of a session: an engine, not a worker
 }
 
-// find lists the processes of this user that carry each mark.
 func find(marks []mark) [][]found {
 	all := make([][]found, len(marks))
 	entries, err := os.ReadDir("/proc")
@@ -164,7 +159,6 @@ func find(marks []mark) [][]found {
 	return all
 }
 
-// carries returns the indexes of the marks that a process carries.
 func carries(pid int, marks []mark, logs []os.FileInfo) (indexes []int) {
 	environ := readEnviron(pid)
 	var output []os.FileInfo
@@ -185,7 +179,7 @@ func carries(pid int, marks []mark, logs []os.FileInfo) (indexes []int) {
 	return indexes
 }
 
-// readEnviron returns variables with a NUL byte before and after each.
+// readEnviron returns the variables with a NUL byte before and after each.
 func readEnviron(pid int) []byte {
 	f, err := os.Open(proc(pid, "environ"))
 	if err != nil {
@@ -196,7 +190,7 @@ func readEnviron(pid int) []byte {
 	return append(append([]byte{0}, raw...), 0)
 }
 
-// kill kills the process, unless its ID belongs to another one by now.
+// kill kills the process, if its ID is not reused by now.
 func (f found) kill() {
 	fd, err := unix.PidfdOpen(f.pid, 0)
 	if err != nil {

@@ -9,8 +9,7 @@ import (
 
 const probeTimeout = 5 * time.Second
 
-// prober requests the readiness URLs. It uses no proxy, follows no redirect and keeps no
-// connection.
+// prober requests readiness URLs without proxies, redirects and kept connections.
 var prober = &http.Client{
 	Timeout: probeTimeout,
 	Transport: &http.Transport{
@@ -21,13 +20,12 @@ var prober = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// confirmations is how often in a row another listener is seen before the engine is stopped: one
-// look may fall between two listeners of a server.
+// confirmations is how many checks in a row must see another listener, because one check may fall
+// between two listeners of a server.
 const confirmations = 2
 
-// probing closes ready once the URL answers 200 and no other process listens there, or taken once
-// one does. An answer alone does not show that the engine gave it: while an engine loads, another
-// process may take its port.
+// probing closes ready once the URL answers 200 and no other process listens there. It closes taken
+// if another process listens there: while an engine loads, such a process may answer.
 func probing(ctx context.Context, url string, every time.Duration, listener func() owner) (
 	ready, taken <-chan struct{},
 ) {

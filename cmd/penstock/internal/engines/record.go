@@ -16,20 +16,20 @@ import (
 type record struct {
 	Name      string        `json:"name"`
 	Hash      string        `json:"hash,omitempty"`
-	Token     string        `json:"token,omitempty"`    // of the current process; empty: none
+	Token     string        `json:"token,omitempty"`    // token of the current process; empty: no process
 	PID       int           `json:"pid,omitempty"`      // 0 with a token: the start was interrupted
 	Identity  string        `json:"identity,omitempty"` // boot and start time of the process
 	Boot      string        `json:"boot,omitempty"`
 	Started   time.Time     `json:"started,omitzero"`
-	Served    bool          `json:"served,omitempty"` // it was ready
+	Served    bool          `json:"served,omitempty"` // the process was ready
 	ServedAt  time.Time     `json:"servedAt,omitzero"`
 	Ready     string        `json:"ready,omitempty"`
 	Any       bool          `json:"anyListener,omitempty"`
 	Startup   time.Duration `json:"startupTimeout,omitempty"`
 	Grace     time.Duration `json:"stopGrace,omitempty"`
-	LogFrom   int64         `json:"logFrom,omitempty"` // where this process's log begins
+	LogFrom   int64         `json:"logFrom,omitempty"` // offset at which this process's log begins
 	Starts    int           `json:"starts,omitempty"`
-	Failures  int           `json:"failures,omitempty"` // consecutive
+	Failures  int           `json:"failures,omitempty"` // consecutive failures
 	Reason    string        `json:"reason,omitempty"`
 	LastWords string        `json:"lastWords,omitempty"`
 }
@@ -49,15 +49,12 @@ func writeRecord(path string, r record) error {
 	return statefile.ReplaceOn(unsynced{}, path, append(raw, '\n'))
 }
 
-// unsynced replaces files atomically, but leaves it to the kernel when they reach the disk. A power
-// cut ends the processes, too, so their records have no use afterwards, and a sync of a busy disk
-// takes seconds, for which a start would wait.
+// unsynced replaces files atomically without fsync, which can take seconds. After a power cut,
+// records are useless, because all processes have ended.
 type unsynced struct{ statefile.Machine }
 
-// Sync implements statefile.Disk.
 func (unsynced) Sync(string) error { return nil }
 
-// CreateTemp implements statefile.Disk.
 func (d unsynced) CreateTemp(folder, pattern string) (statefile.File, error) {
 	f, err := d.Machine.CreateTemp(folder, pattern)
 	return unsyncedFile{f}, err
@@ -68,7 +65,7 @@ type unsyncedFile struct{ statefile.File }
 // Sync implements statefile.File.
 func (unsyncedFile) Sync() error { return nil }
 
-// errPowerCut reports an empty record. Only a power cut leaves one, and no process with it.
+// errPowerCut reports an empty record, which only a power cut leaves. Its process has ended, too.
 var errPowerCut = errors.New("the file is empty")
 
 func readRecord(path string) (record, error) {

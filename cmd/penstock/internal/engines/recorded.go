@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Recorded is a process that the supervisor of a folder has started, or will start again.
+// Recorded is a process that a supervisor has started, or will start again.
 type Recorded struct {
 	Name string
 	Runs bool // as far as its record shows
 }
 
-// List returns the processes of a folder, in no order, without its lock. A record that cannot be
-// read is left out.
+// List returns the processes of a folder, unsorted, without its lock and without unreadable
+// records.
 func List(dir string) (out []Recorded, err error) {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -11,18 +11,17 @@ import (
 	"time"
 )
 
-// scopePrefix begins the names of scopes.
 const scopePrefix = "penstock-engine-"
 
 const scopeLimit = 5 * time.Second
 
-// scope moves a process into a transient scope of systemd, so that it leaves the control group of
-// this program's unit. Its children follow, if they start later. Without systemd it does nothing.
+// scope moves a process, with its later children, into a transient scope of systemd, so that it
+// leaves this program's unit. Without systemd it does nothing.
 func (s *Supervisor) scope(base string, pid int) {
 	if s.t.systemd == "" || scoped(pid) {
 		return
 	}
-	if _, err := os.Stat(s.t.systemd); err != nil { // as sd_booted(3) finds out
+	if _, err := os.Stat(s.t.systemd); err != nil { // as in sd_booted(3)
 		return
 	}
 	s.work.Go(func() {
@@ -57,7 +56,6 @@ func startScope(ctx context.Context, busctl, base string, pid int) error {
 	return nil
 }
 
-// scoped reports whether a process has its own scope already.
 func scoped(pid int) bool {
 	raw, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
 	return err == nil && strings.Contains(string(raw), "/"+scopePrefix)

@@ -10,7 +10,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// busctl makes a program that records its arguments and ends with a status.
 func busctl(t *testing.T, status int) (program, calls string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -22,7 +21,7 @@ func busctl(t *testing.T, status int) (program, calls string) {
 	return program, calls
 }
 
-// A stop of penstock's unit ends all of its control group.
+// Without its own scope, an engine ends with penstock's unit.
 func TestScope_EachEngineGetsOneAndAnAdoptedOneAgain(t *testing.T) {
 	program, calls := busctl(t, 0)
 	systemd := func(c *timings) { c.systemd, c.busctl = t.TempDir(), program }
@@ -43,7 +42,7 @@ func TestScope_EachEngineGetsOneAndAnAdoptedOneAgain(t *testing.T) {
 	}
 	called(1)
 	first.Close()
-	// The call of the first supervisor may have failed: this process has no scope.
+	// The call of the first supervisor may have failed, so the next one repeats it.
 	supervise(t, dir, systemd)
 	called(2)
 }

@@ -12,11 +12,10 @@ import (
 	"strings"
 )
 
-// encoded is the length from which the encodings of a secret are hidden: the ones of a shorter text
-// are parts of other words.
+// encoded is the length in bytes from which encodings of a secret are hidden. Shorter ones occur in
+// words.
 const encoded = 8
 
-// forms are the ways in which logs contain a secret.
 func forms(secrets []string) (all []string) {
 	for _, s := range secrets {
 		if s = strings.TrimSpace(s); s == "" {
@@ -44,8 +43,8 @@ func forms(secrets []string) (all []string) {
 
 var percent = regexp.MustCompile("%[0-9A-F]{2}")
 
-// escaped returns the percent-encodings of a text. Some programs leave slashes, or write small
-// letters.
+// escaped returns percent-encodings of a text. Some programs leave slashes, or write lower-case
+// hex.
 func escaped(s string) []string {
 	all := []string{url.QueryEscape(s), url.PathEscape(s), strings.ReplaceAll(url.PathEscape(s), "%2F", "/"),
 		strings.ReplaceAll(url.QueryEscape(s), "+", "%20")}
@@ -55,7 +54,7 @@ func escaped(s string) []string {
 	return all
 }
 
-// quoted returns a text as it is between the quotes of JSON, Go and Python.
+// quoted returns a text as it appears in string literals of JSON, Go and Python.
 func quoted(s string) (all []string) {
 	for _, html := range []bool{true, false} {
 		var b bytes.Buffer
@@ -70,8 +69,8 @@ func quoted(s string) (all []string) {
 	return append(all, ascii[1:len(ascii)-1], python)
 }
 
-// inBase64 returns what base64 makes of a text wherever it begins within the encoded bytes, without
-// the characters that depend on its neighbours.
+// inBase64 returns a text's base64 forms at each offset, without characters that depend on
+// neighbours.
 func inBase64(s string) (all []string) {
 	for before := range 3 {
 		raw := append(make([]byte, before), s...)
@@ -88,7 +87,7 @@ func inBase64(s string) (all []string) {
 	return all
 }
 
-// shortening is how programs mark that they print a part of a secret alone.
+// shortening matches the marks that programs print instead of a part of a secret.
 var shortening = regexp.MustCompile(`\.{3,}|…|\*{2,}`)
 
 const (
@@ -96,7 +95,7 @@ const (
 	maxPart      = 64   // bytes of a secret beside a mark
 )
 
-// maskShortened marks the beginnings of secrets before a shortening, and their ends after it.
+// maskShortened hides the beginnings of secrets before such a mark, and their ends after it.
 func maskShortened(text []byte, secret []bool, secrets []string) {
 	for _, at := range shortening.FindAllIndex(text, maxShortened) {
 		before, after := text[:at[0]], text[at[1]:]

@@ -9,27 +9,26 @@ import (
 	"time"
 )
 
-// busy is the share of a core from which an engine that gives no answer works. A server whose
-// threads are all taken by long requests answers late, but it computes.
+// busy is the share of a core from which an engine without answers is busy, not hung: all its
+// threads may be taken by long requests.
 const busy = 0.05
 
-// silence is how long a ready engine has given no answer.
 type silence struct {
-	checks int           // in a row, without an answer
-	cpu    time.Duration // that its processes had used after the last one
-	at     time.Time     // of that reading; zero: none
+	checks int           // unanswered checks in a row
+	cpu    time.Duration // CPU time of its processes after the last check
+	at     time.Time     // time of that reading; zero: none
 }
 
-// silences checks a ready engine until a check gets no answer, or the first answer after silence.
-// Checks are counted, not the time between them: a supervisor that was frozen itself must not
-// count that time.
+// silences checks a ready engine, and sends one silence: after an unanswered check, or after the
+// first answer that follows one. It counts checks, not time, because the supervisor itself may be
+// frozen.
 func silences(
 	ctx context.Context, url string, now silence, t timings, cpu func() (time.Duration, bool),
 ) <-chan silence {
 	news := make(chan silence, 1)
 	go func() {
 		for {
-			if now.checks == 0 && !pause(ctx, t.health/2+rand.N(t.health)) { // not all engines at once
+			if now.checks == 0 && !pause(ctx, t.health/2+rand.N(t.health)) { // random, to spread the checks of engines
 				return
 			}
 			began := time.Now()
@@ -49,7 +48,7 @@ func silences(
 	return news
 }
 
-// next counts a check. The first one without an answer has no reading of the CPU time before it.
+// next counts a check. The first unanswered check has no earlier CPU time to compare.
 func (s *silence) next(answered bool, cpu func() (time.Duration, bool)) {
 	if answered {
 		*s = silence{}
@@ -79,7 +78,6 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// answers reports whether the URL gives an answer of any status in time.
 func answers(ctx context.Context, url string, within time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -95,8 +93,8 @@ func answers(ctx context.Context, url string, within time.Duration) bool {
 	return true
 }
 
-// silent publishes that a ready engine gives no answer, or answers again. After a longer time it
-// ends the engine, unless none would be started.
+// silent reports that a ready engine gives no answer, or answers again. After t.restart checks, it
+// restarts a wanted engine without Keep.
 func (u *unit) silent(ctx context.Context, p *Process, now silence) {
 	before := u.silence.checks >= u.s.t.hung
 	u.silence = now

@@ -10,7 +10,6 @@ import (
 	"time"
 )
 
-// A server that hangs must not count as ready, and must not hang for ever.
 func TestSilence_HungEngineIsNotReadyAndStartsAgain(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("this system does not show the CPU time of a process")
@@ -52,7 +51,7 @@ func TestSilence_HungEngineIsNotReadyAndStartsAgain(t *testing.T) {
 	}
 }
 
-// A process that is kept is not ended: none would start.
+// A process with Keep is not ended, because no new one would start.
 func TestSilence_KeptEngineIsNotEnded(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("this system does not show the CPU time of a process")
@@ -73,13 +72,13 @@ func TestSilence_KeptEngineIsNotEnded(t *testing.T) {
 	}
 }
 
-// A server under load answers late, but computes.
+// A server under load answers late and uses CPU time, so it does not count as hung.
 func TestSilence_BusyEngineIsNotHung(t *testing.T) {
 	s, used := silence{}, time.Duration(0)
 	cpu := func() (time.Duration, bool) { return used, true }
 	for range 20 {
 		s.next(false, cpu)
-		used += time.Minute // much more than passes
+		used += time.Minute // much more than the time that passes
 	}
 	if s.checks != 1 {
 		t.Errorf("a busy engine: %d checks", s.checks)
@@ -100,7 +99,6 @@ func TestSilence_BusyEngineIsNotHung(t *testing.T) {
 	}
 }
 
-// An answer of any status is one.
 func TestSilence_OverloadedEngineAnswers(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)

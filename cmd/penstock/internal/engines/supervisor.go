@@ -24,24 +24,23 @@ type Supervisor struct {
 	t    timings
 	lock *os.File
 
-	ctx     context.Context // of the goroutines
-	cancel  context.CancelFunc
-	work    sync.WaitGroup
-	changed chan struct{}
-	// unscoped logs once that there are no scopes.
+	ctx      context.Context // context of the goroutines
+	cancel   context.CancelFunc
+	work     sync.WaitGroup
+	changed  chan struct{}
 	unscoped sync.Once
 
 	mu       sync.Mutex
 	units    map[string]*unit // by the name of their files
-	decided  bool             // Want or Down was called: what is not wanted is stopped
+	decided  bool             // Want or Down was called, so unwanted processes are stopped
 	all      []Process        // the wanted set, sorted by name
 	down     bool
 	closed   bool
 	rejected map[string]State // wanted processes that cannot run, by name
 }
 
-// Open locks the folder, which it creates if necessary, and adopts the engines that run there. They
-// go on until Want or Down. Its errors are a LockedError, and errors of the folder.
+// Open locks a folder, which it creates if necessary, and adopts the engines that run there until
+// Want or Down. It returns a LockedError, or an error of the folder.
 func Open(dir string, log *slog.Logger) (*Supervisor, error) { return open(dir, log, production) }
 
 func open(dir string, log *slog.Logger, t timings) (*Supervisor, error) {
@@ -72,7 +71,6 @@ func open(dir string, log *slog.Logger, t timings) (*Supervisor, error) {
 	return s, nil
 }
 
-// restore reads the records and adopts their processes.
 func (s *Supervisor) restore() error {
 	if err := statefile.Sweep(s.dir); err != nil {
 		s.log.Warn("cannot remove unfinished files", "folder", s.dir, "error", err)
@@ -118,10 +116,9 @@ func (s *Supervisor) restore() error {
 	return nil
 }
 
-// Want sets the whole wanted set. A process that is not in it is stopped. A process whose command
-// changed is stopped and started. A process that cannot run is Failed; if one of its name runs,
-// that one goes on. Want does not wait. The first call decides about adopted processes, so a caller
-// reads all its objects before.
+// Want replaces the set of wanted processes, and does not wait. It stops others, and restarts
+// processes whose command changed. An invalid process is Failed, and a running process of its name
+// continues. The first call decides about adopted processes, so read all objects before.
 func (s *Supervisor) Want(processes []Process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,9 +131,8 @@ func (s *Supervisor) Want(processes []Process) {
 	s.settle()
 }
 
-// settle gives each unit its wanted process, and creates units while the table has room. It signals
-// changes of States alone: a consumer that calls Want after each signal would never rest otherwise.
-// s.mu is held.
+// settle gives each unit its wanted process, and creates units while there is room. It signals only
+// changes of States, because consumers call Want after each signal. s.mu is held.
 func (s *Supervisor) settle() {
 	if s.down || s.closed {
 		return
@@ -172,7 +168,7 @@ func (s *Supervisor) settle() {
 	s.rejected = rejected
 	for base, u := range s.units {
 		p := wanted[base]
-		if p != nil && u.state.Name != p.Name { // which a broken record does not have
+		if p != nil && u.state.Name != p.Name { // a broken record has no name
 			u.state.Name, changed = p.Name, true
 		}
 		_, invalid := rejected[u.state.Name]
@@ -195,13 +191,14 @@ func acceptable(p, other *Process) error {
 		return fmt.Errorf("its name has %d bytes, 1 to %d are allowed", len(p.Name), maxName)
 	case other != nil:
 		return errors.New("two wanted processes have this name")
-	case p.Keep: // none is started
+	case p.Keep: // no process is started
 		return nil
 	}
 	return p.check()
 }
 
-// reject keeps the time since which a process is rejected. s.mu is held.
+// reject returns the state of a rejected process, with the time of its first rejection. s.mu is
+// held.
 func (s *Supervisor) reject(name string, why error) State {
 	if old, ok := s.rejected[name]; ok && old.Reason == why.Error() {
 		return old
@@ -209,8 +206,7 @@ func (s *Supervisor) reject(name string, why error) State {
 	return State{Name: name, Phase: Failed, Since: time.Now(), Reason: why.Error()}
 }
 
-// States returns the states of all processes, sorted by name. A process that is no longer wanted is
-// absent once it has ended.
+// States returns all processes that are wanted or have not ended, sorted by name.
 func (s *Supervisor) States() []State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -233,8 +229,7 @@ func (s *Supervisor) States() []State {
 	return states
 }
 
-// Changed receives a signal after changes of States. Several changes may give one signal. It has
-// one consumer.
+// Changed receives one signal after one or more changes of States. It has one consumer.
 func (s *Supervisor) Changed() <-chan struct{} { return s.changed }
 
 func (s *Supervisor) signal() {
@@ -244,16 +239,15 @@ func (s *Supervisor) signal() {
 	}
 }
 
-// Log returns the path of a process's log file. The file exists once the process has started, and
-// for some time after it is no longer wanted. The same path with .1 has what came before.
+// Log returns the path of a process's log, which remains for some time after the process. The older
+// part of the log is at the same path with .1.
 func (s *Supervisor) Log(name string) string { return LogFile(s.dir, name) }
 
 // LogFile is like Supervisor.Log, for a folder that another process supervises.
 func LogFile(dir, name string) string { return filepath.Join(dir, fileName(name)+logEnd) }
 
-// Down stops all processes and waits until they have ended. Want has no effect afterwards. Once the
-// context is done, Down returns an error that names the processes that still run; they are still
-// being stopped until Close.
+// Down stops all processes and waits for their end. Want has no effect afterwards. If ctx ends
+// first, Down returns an error with the running processes, which are being stopped until Close.
 func (s *Supervisor) Down(ctx context.Context) error {
 	s.mu.Lock()
 	s.down, s.decided, s.rejected = true, true, nil
@@ -284,7 +278,7 @@ func (s *Supervisor) Down(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the supervision and unlocks the folder. The engines run on.
+// Close ends the supervision and unlocks the folder. The engines continue.
 func (s *Supervisor) Close() {
 	s.mu.Lock()
 	if s.closed {
@@ -303,7 +297,6 @@ func (s *Supervisor) Close() {
 	_ = s.lock.Close()
 }
 
-// rotateLogs keeps the logs within their limit.
 func (s *Supervisor) rotateLogs() {
 	ticker := time.NewTicker(s.t.size)
 	defer ticker.Stop()

@@ -54,8 +54,7 @@ func TestEngines_StartServeAndStop(t *testing.T) {
 	}
 }
 
-// A consumer calls Want after each signal. A signal without a change would make it do so for ever,
-// which costs a machine at rest a core.
+// Consumers call Want after each signal. If the same set gave a signal, they would loop.
 func TestEngines_WantOfTheSameSetGivesNoSignal(t *testing.T) {
 	s := supervise(t, t.TempDir())
 	p := engine("ns/a/0", "idle")
@@ -70,7 +69,7 @@ func TestEngines_WantOfTheSameSetGivesNoSignal(t *testing.T) {
 			return false
 		}
 	}
-	signalled() // of the changes before
+	signalled() // drops the signal of earlier changes
 	for range 3 {
 		if s.Want(set); signalled() {
 			t.Fatal("got a signal without a change")
@@ -167,7 +166,6 @@ func TestEngines_BackOffDoublesUpToItsLimit(t *testing.T) {
 	}
 }
 
-// A process that was ready for long begins with the first back-off again.
 func TestEngines_BackOffIsResetAfterItRanWell(t *testing.T) {
 	for _, c := range []struct {
 		well time.Duration
@@ -233,7 +231,6 @@ func TestEngines_ProgramThatIsAbsentIsFailedAndNamed(t *testing.T) {
 	}
 }
 
-// What a user repairs starts at once, not after the back-off of the broken command.
 func TestEngines_ChangedCommandWaitsForNoBackOff(t *testing.T) {
 	s := supervise(t, t.TempDir(), func(q *timings) { q.first, q.longest = time.Hour, time.Hour })
 	p := engine("ns/a/0", "die")
@@ -345,7 +342,6 @@ func TestEngines_ChangesAreSignalled(t *testing.T) {
 	}
 }
 
-// Workers in sessions of their own hold the memory of a device.
 func TestEngines_WorkersOfADeadEngineAreKilled(t *testing.T) {
 	s := supervise(t, t.TempDir())
 	p := engine("ns/a/0", "worker")

@@ -16,22 +16,22 @@ import (
 type unit struct {
 	s     *Supervisor
 	base  string        // name of its files without extension
-	awake chan struct{} // there is something new to read in wanted
+	awake chan struct{} // signals a change of wanted
 	done  chan struct{} // closed when run has returned
-	files sync.Mutex    // the log is rotated, or read
+	files sync.Mutex    // held while the log is rotated or read
 
-	// Of the goroutine.
+	// Only the unit's goroutine uses these fields.
 	rec     record
 	live    *live     // nil: no process
 	broken  bool      // the record could not be read
 	lost    bool      // the process ended while no supervisor watched
 	next    time.Time // no start before
-	failed  bool      // the last write of the record
-	silence silence   // of the process that runs
+	failed  bool      // the last write of the record failed
+	silence silence   // silence of the running process
 
 	// Guarded by s.mu.
 	wanted *Process // nil: not wanted
-	keep   bool     // what runs goes on, because the wanted process is rejected
+	keep   bool     // a running process continues, because the wanted one is rejected
 	state  State
 }
 
@@ -50,11 +50,11 @@ func (u *unit) wake() {
 	}
 }
 
-// restore adopts the process of the record, given the processes with its mark, and all.
+// restore adopts the process of the record. marked are the processes with its mark.
 func (u *unit) restore(marked []found, all processes) {
 	r := &u.rec
 	switch {
-	case u.broken || r.Token != "" && r.PID == 0: // killed during a start
+	case u.broken || r.Token != "" && r.PID == 0: // the supervisor was killed during a start
 		for _, f := range marked {
 			if f.leader {
 				if u.live = adopt(f.pid, f.identity); u.live != nil {
@@ -64,7 +64,7 @@ func (u *unit) restore(marked []found, all processes) {
 			}
 		}
 		u.lost = u.live == nil && len(marked) > 0
-	case r.Token != "" && r.Boot != boot(): // all ended with the machine
+	case r.Token != "" && r.Boot != boot(): // all processes ended with the machine
 		r.Token, r.Failures = "", 0
 	case r.Token != "":
 		u.live = adopt(r.PID, r.Identity)
@@ -88,17 +88,16 @@ func (u *unit) restore(marked []found, all processes) {
 	if !u.broken {
 		u.save()
 	}
-	u.s.scope(u.base, u.live.pid) // an earlier one may have ended before it did so
+	u.s.scope(u.base, u.live.pid) // an earlier supervisor may have ended before this call
 }
 
-// want returns the wanted process, nil if it is not wanted; leave reports that what runs goes on.
+// want returns the wanted process, or nil. If leave is true, a running process continues.
 func (u *unit) want() (p *Process, leave bool) {
 	u.s.mu.Lock()
 	defer u.s.mu.Unlock()
 	return u.wanted, !u.s.decided || u.keep
 }
 
-// set changes the published state.
 func (u *unit) set(change func(*State)) {
 	u.s.mu.Lock()
 	change(&u.state)
@@ -114,7 +113,6 @@ func (u *unit) phase(p Phase) {
 	})
 }
 
-// run ends with the supervisor, or once the process is not wanted and has ended.
 func (u *unit) run() {
 	defer close(u.done)
 	ctx := u.s.ctx
@@ -157,7 +155,6 @@ func (u *unit) sleep(ctx context.Context, until <-chan time.Time) {
 	}
 }
 
-// renew takes over from the wanted process what needs no restart.
 func (u *unit) renew(p *Process) {
 	r := &u.rec
 	if p == nil || r.Ready == p.Ready && r.Any == p.AnyListener && r.Startup == p.startup() && r.Grace == p.grace() {
@@ -173,7 +170,7 @@ func (u *unit) attend(ctx context.Context, p *Process) {
 	defer cancel()
 	var ready, taken <-chan struct{}
 	var late <-chan time.Time
-	if !u.rec.Served && !u.broken { // when the process of a broken record is ready is not known
+	if !u.rec.Served && !u.broken { // the readiness URL of a broken record is unknown
 		pid, m, url := u.live.pid, u.mark(), u.rec.Ready
 		listener := func() owner { return listProcesses().listener(url, pid, m) }
 		if u.rec.Any {
@@ -185,7 +182,7 @@ func (u *unit) attend(ctx context.Context, p *Process) {
 		late = timer.C
 	}
 	var news <-chan silence
-	if u.rec.Served && u.rec.Ready != "" && !u.rec.Any { // else the CPU time of the server is not known
+	if u.rec.Served && u.rec.Ready != "" && !u.rec.Any { // with Any, the server's CPU time is unknown
 		pid := u.live.pid
 		cpu := func() (time.Duration, bool) { return listProcesses().cpu(pid) }
 		news = silences(ctx, u.rec.Ready, u.silence, u.s.t, cpu)
@@ -200,7 +197,7 @@ func (u *unit) attend(ctx context.Context, p *Process) {
 		u.live = nil
 		u.over(p, Waiting, reason)
 	case <-ready:
-		if !closed(u.live.ended) { // else another process answered
+		if !closed(u.live.ended) { // otherwise another process has answered
 			u.rec.Served, u.rec.ServedAt, u.rec.Reason = true, time.Now(), ""
 			u.save()
 			u.set(func(st *State) { st.Phase, st.Since, st.Reason = Running, u.rec.ServedAt, "" })
@@ -227,7 +224,7 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// start writes the record before the process exists.
+// start writes the record before it starts the process.
 func (u *unit) start(p Process) {
 	u.setAside()
 	u.files.Lock()
@@ -236,7 +233,7 @@ func (u *unit) start(p Process) {
 	u.files.Unlock()
 	failures := u.rec.Failures
 	if p.Hash() != u.rec.Hash {
-		failures = 0 // of another command
+		failures = 0 // they belong to another command
 	}
 	u.rec = record{
 		Name: p.Name, Hash: p.Hash(), Token: rand.Text(), Boot: boot(), Started: time.Now(),
@@ -265,7 +262,7 @@ func (u *unit) start(p Process) {
 	})
 }
 
-// stop ends the process: SIGTERM to its group, SIGKILL after the grace. It reports false if the
+// stop sends SIGTERM to the process group, and SIGKILL after the grace; ok is false if the
 // supervisor ends before.
 func (u *unit) stop(ctx context.Context) (reason string, ok bool) {
 	u.phase(Stopping)
@@ -289,7 +286,6 @@ func (u *unit) stop(ctx context.Context) (reason string, ok bool) {
 	}
 }
 
-// stopped records a process that was stopped because it is not wanted, or has another command.
 func (u *unit) stopped() {
 	sweep(u.mark())
 	u.setAside()
@@ -301,11 +297,10 @@ func (u *unit) stopped() {
 	})
 }
 
-// over records a process that ended by itself or failed, and when the next one starts.
 func (u *unit) over(p *Process, phase Phase, reason string) {
 	sweep(u.mark())
 	words := ""
-	if p != nil { // else its secrets are not known
+	if p != nil { // otherwise its secrets are unknown
 		u.files.Lock()
 		text, whole := tail(u.path(logEnd), u.rec.LogFrom, wordsRead)
 		u.files.Unlock()
@@ -333,7 +328,7 @@ func (u *unit) over(p *Process, phase Phase, reason string) {
 	})
 }
 
-// forget removes the record of a process that is not wanted. It reports false if it is wanted
+// forget removes the record of an unwanted process. It returns false if the process is wanted
 // again.
 func (u *unit) forget() bool {
 	if u.rec.Token != "" || u.lost {
@@ -356,7 +351,7 @@ func (u *unit) forget() bool {
 	return true
 }
 
-// setAside keeps a record that could not be read for people, before another one takes its place.
+// setAside renames an unreadable record, so that a user can read it, and a new one can be written.
 func (u *unit) setAside() {
 	if u.broken {
 		_ = os.Rename(u.path(recordEnd), u.path(recordEnd+brokenEnd))
@@ -364,8 +359,8 @@ func (u *unit) setAside() {
 	u.broken = false
 }
 
-// save writes the record of a process that exists or existed. An error changes nothing for the
-// process: the token in the record before leads to it.
+// save writes the record. After an error, the token in the former record still identifies the
+// process.
 func (u *unit) save() {
 	err := writeRecord(u.path(recordEnd), u.rec)
 	if err != nil && !u.failed {

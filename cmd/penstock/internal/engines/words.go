@@ -14,17 +14,16 @@ const (
 	wordsRead  = 64 << 10 // bytes of a log's end in which secrets are searched
 	wordsKept  = 2 << 10
 	wordsLines = 20
-	// partial is the length from which the beginning of a secret at the end of a log is hidden.
+	// partial is the length, in bytes, from which a secret's beginning at a log's end is hidden.
 	partial = 4
 	hidden  = "[redacted]"
 )
 
-// escapes are the sequences with which programs colour a terminal.
 var escapes = regexp.MustCompile("\x1b(?:\\[[0-9;?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)|.)")
 
-// lastWords returns the end of a log for people: without secrets, control characters and colours. A
-// text that is not whole loses as many bytes at its start as the longest secret has, because it may
-// begin within a secret.
+// lastWords returns the end of a log without secrets, control characters and colours. If the text
+// is not whole, it drops as many bytes at the start as the longest secret has, because a part of a
+// secret may be there.
 func lastWords(text []byte, whole bool, secrets []string) string {
 	text, secret := mask(text, whole, secrets)
 	var b strings.Builder
@@ -46,7 +45,6 @@ func lastWords(text []byte, whole bool, secrets []string) string {
 	return shorten(credential.Text(clean))
 }
 
-// shorten returns the last lines of a text.
 func shorten(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
@@ -61,7 +59,6 @@ func shorten(text string) string {
 	return text
 }
 
-// mask marks the bytes of secrets.
 func mask(text []byte, whole bool, secrets []string) (rest []byte, secret []bool) {
 	secret = make([]bool, len(text))
 	maskShortened(text, secret, secrets)

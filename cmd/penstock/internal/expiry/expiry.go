@@ -42,7 +42,7 @@ type Board interface {
 	Replace(source string, reports ...report.Report)
 }
 
-// Keeper keeps the findings of a board up to date.
+// Keeper reports certificates that have ended or end soon.
 type Keeper struct {
 	board Board
 	ended *prometheus.GaugeVec
@@ -133,8 +133,8 @@ func Check(r store.Reader, now time.Time) []report.Report {
 	return all
 }
 
-// reports returns findings. They are valid for the duration next: at most a day, because clocks may
-// be adjusted.
+// reports returns findings. They are valid for next, which is at most a day, because clocks may be
+// adjusted.
 func reports(objects map[report.Ref][]certificate, now time.Time) (all []report.Report, ended, soon int,
 	next time.Duration) {
 	next = 24 * time.Hour

@@ -5,5 +5,5 @@
 // from the sources that issuers.go names, and issuers.go reports failures.
 //
 // A Keeper follows the store itself, so that a changed key need not wait for translation. It is
-// also a part of delivery, so that the table has a policy before Envoys have its gates.
+// also a part of delivery, so that the table has a policy before Envoys ask about the policy.
 package gates

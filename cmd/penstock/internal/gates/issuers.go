@@ -25,7 +25,7 @@ type issuers struct {
 	fetcher  *jwks.Fetcher
 	verifier *jwt.Verifier
 	now      func() time.Time
-	changed  chan struct{} // has one element
+	changed  chan struct{} // signals changed keys
 	policies map[string]issuer
 }
 
@@ -33,7 +33,6 @@ type issuers struct {
 // the policy.
 const removedGrace = 10 * time.Minute
 
-// issuer is the issuer of a policy.
 type issuer struct {
 	owner  report.Ref
 	source jwks.Source
@@ -87,7 +86,7 @@ func (inlineKeys) Pending(jwks.Source) bool { return false }
 
 func objectKey(kind, id string) string { return kind + " " + id }
 
-// ruleOf returns the rule by which a policy lets tokens in; nil if the policy lets no token in.
+// ruleOf returns the rule by which a policy accepts tokens; nil: it accepts none.
 func ruleOf(view *store.View, p *v1alpha1.AccessPolicy) *jwt.Rule {
 	if p.Spec.JWT == nil {
 		return nil
@@ -122,7 +121,6 @@ func issuerOf(view *store.View, p *v1alpha1.AccessPolicy) issuer {
 	return out
 }
 
-// naming returns the policies that name an object, sorted.
 func (i *issuers) naming(kind, id string) (policies []string) {
 	for name, policy := range i.policies {
 		if policy.removed.IsZero() && slices.Contains(policy.names, objectKey(kind, id)) {
@@ -133,7 +131,6 @@ func (i *issuers) naming(kind, id string) (policies []string) {
 	return policies
 }
 
-// follow updates the issuers of changed policies.
 func (i *issuers) follow(view *store.View, changed map[string]*authz.Policy) {
 	if len(changed) == 0 {
 		return
@@ -163,7 +160,6 @@ func (i *issuers) follow(view *store.View, changed map[string]*authz.Policy) {
 	i.report()
 }
 
-// report reports the policies whose issuers' keys cannot be read or fetched.
 func (i *issuers) report() {
 	for _, id := range slices.Sorted(maps.Keys(i.policies)) {
 		policy, source := i.policies[id], status.Instance(status.Tokens, id)

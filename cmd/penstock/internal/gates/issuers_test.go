@@ -23,7 +23,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// setOf is a set with one Ed25519 key.
 func setOf(id string) string {
 	const public = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo" // RFC 8037, appendix A.2
 	return fmt.Sprintf(`{"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": %q, "x": %q}]}`, id, public)

@@ -193,8 +193,8 @@ func PolicyOf(view *store.View, id string) *authz.Policy {
 		Watches: o.Spec.Revoke == v1alpha1.RevokeImmediately}
 }
 
-// report reports the hashes of a key that have no effect: invalid ones, and those of older keys,
-// which take precedence. It also reports limits of the key that a policy ignores.
+// report reports the hashes of a key that have no effect: invalid hashes, and hashes that an older
+// key has. It also reports limits of the key that a policy ignores.
 func (k *Keeper) report(view *store.View, id string) {
 	source := status.Instance(status.Keys, id)
 	o, ok := store.APIKeys.Get(view, id)

@@ -36,7 +36,6 @@ func apply(t *testing.T, world *store.Store, ops ...store.Op) {
 	}
 }
 
-// deliver delivers a change that uses policies.
 func deliver(k *gates.Keeper, used ...translator.PolicyGateways) {
 	change := &delivery.Change{Output: translator.Output{Gates: used}}
 	for _, step := range k.Steps() {
@@ -74,8 +73,6 @@ func TestKeeper_TableFollowsKeysAndPolicies(t *testing.T) {
 	}
 }
 
-// A key that lets nothing in, or that has the hash of an older key, has a finding until it is
-// corrected.
 func TestKeeper_ReportsKeysThatCannotBeUsed(t *testing.T) {
 	world, board := store.New(), status.NewBoard(nil)
 	keeper := gates.New(gates.Config{Store: world, Board: board, Now: func() time.Time { return noon }})
@@ -102,8 +99,6 @@ func TestKeeper_ReportsKeysThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// If a policy selects two keys with one hash, the older one counts, and the younger one has a
-// finding. Keys of different namespaces do not affect each other otherwise.
 func TestKeeper_ReportsKeysForWhichAnOlderOneCounts(t *testing.T) {
 	world, board := store.New(), status.NewBoard(nil)
 	keeper := gates.New(gates.Config{Store: world, Board: board, Now: func() time.Time { return noon }})
@@ -139,7 +134,6 @@ func TestKeeper_ReportsKeysForWhichAnOlderOneCounts(t *testing.T) {
 	}
 }
 
-// A key with models has a finding while it is selected by a policy that reads no models.
 func TestKeeper_ReportsPoliciesThatReadNoModels(t *testing.T) {
 	world, board := store.New(), status.NewBoard(nil)
 	keeper := gates.New(gates.Config{Store: world, Board: board, Now: func() time.Time { return noon }})
@@ -161,8 +155,6 @@ func TestKeeper_ReportsPoliciesThatReadNoModels(t *testing.T) {
 	}
 }
 
-// A Gateway may ask about a policy while one of its routes has it, and for the drain time
-// afterwards.
 func TestKeeper_GatewaysAskAboutPoliciesOfTheirRoutes(t *testing.T) {
 	now := noon
 	keeper := gates.New(gates.Config{Store: store.New(), Board: status.NewBoard(nil), Drain: time.Minute,

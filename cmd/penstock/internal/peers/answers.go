@@ -6,8 +6,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
-// Answers puts findings about responses of an import's gateways on the board, with one source for
-// each exporting cluster and process. It publishes them for the process that writes status.
+// Answers puts findings about responses of an import's gateways on the board, by exporting cluster
+// and process, and publishes them for the leader.
 type Answers struct {
 	board *status.Board
 	topic *channel.Topic

@@ -9,7 +9,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// An Envoy may report to a process that is not the leader.
 func TestParentMode_404sThatAnotherProcessCountsAreOnTheBoard(t *testing.T) {
 	other := startPublisher(t)
 	counts := NewAnswers(status.NewBoard(nil), other.Channel)

@@ -21,8 +21,7 @@ const (
 	maxAnswer, maxQuestions = 256 << 10, 32
 )
 
-// Asked returns the picks of all processes. A question is an item that stays published until the
-// answers, which are items too, have arrived.
+// Asked returns the picks of all processes. A question is a published item, and so are its answers.
 type Asked struct {
 	questions, answers *channel.Topic
 	peers              *channel.Mirror[json.RawMessage]
@@ -90,8 +89,8 @@ func bounded(records []*picker.Record) []byte {
 	return append(out, ']')
 }
 
-// Picks returns the selected picks of all processes, newest first, and the number of peers that did
-// not answer in time.
+// Picks returns the selected picks of all processes, newest first, and how many peers gave no
+// answer.
 func (a *Asked) Picks(ctx context.Context, q picker.Picks) (records []*picker.Record, silent int) {
 	records = a.picks(q)
 	if a.questions.Subscribers() == 0 {

@@ -11,8 +11,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// Answers about picks and the findings of Answers once shared a topic, so each question logged an
-// update without effect.
 func TestExplain_PicksOfAPeerAreNoErrorInTheLog(t *testing.T) {
 	other := startPublisher(t)
 	NewAnswers(status.NewBoard(nil), other.Channel)

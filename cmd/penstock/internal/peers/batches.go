@@ -20,8 +20,8 @@ type batchLimits struct {
 	most  int // bound of the published bytes; 0: none
 }
 
-// batches publishes facts as items, and retracts each item after a time. A process that connects
-// later does not receive it.
+// batches publishes facts as items, and retracts each after its TTL. Later subscribers miss the
+// item.
 type batches struct {
 	topic  *channel.Topic
 	limits batchLimits

@@ -1,6 +1,6 @@
 // Package peers exchanges facts between the processes of one control plane, over
-// multicluster/channel, with a file for each topic. The leader so has the facts for statuses, and
-// no Envoy loses an endpoint that another process's picker still names.
+// multicluster/channel. Each topic has a file. The leader gets the facts for statuses, and Envoys
+// keep each endpoint that another process's picker still names.
 //
 // Invariants: every part works without peers. When a peer disconnects, its values are dropped,
 // except for NACKs, which stay for nackRetention.

@@ -17,8 +17,7 @@ const (
 )
 
 // Entries publishes access log entries of requests for which another process picked, because an
-// Envoy's workers log to any process. Otherwise a picker would count ended requests until an idle
-// pool seems full.
+// Envoy may log to any process. A picker would otherwise count ended requests.
 type Entries struct {
 	*lists[accesslog.Entry]
 	channel *channel.Channel

@@ -13,7 +13,6 @@ import (
 	"github.com/penstock-project/penstock/picker/accesslog"
 )
 
-// Envoy logs a request to a process that did not pick for it.
 func TestAccessLog_EntryReachesTheProcessThatPicked(t *testing.T) {
 	listeners := make([]net.Listener, 2)
 	var addresses []string

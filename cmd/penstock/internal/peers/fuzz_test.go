@@ -104,7 +104,6 @@ func FuzzFacts_HostileValuesAreBounded(f *testing.F) {
 
 var fuzzedAddress = netip.MustParseAddrPort("10.0.0.1:80")
 
-// fuzzWorld is a process with all topics, and a peer that publishes on each.
 type fuzzWorld struct {
 	peer     publisher
 	topics   []*channel.Topic

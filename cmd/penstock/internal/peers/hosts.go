@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// hostsTTL is longer than a reconnection takes, and shorter than the time between lookups,
-	// because a lookup outdates it.
+	// hostsTTL is longer than a reconnection, and shorter than the time between lookups, because
+	// the next lookup outdates the addresses.
 	hostsTTL         = 5 * time.Second
 	maxHostAddresses = 256
 )
@@ -21,8 +21,8 @@ type HostLearner interface {
 	Learn(name string, addresses []string) error
 }
 
-// Hosts publishes changed addresses of host names. Otherwise one process's picker would name
-// addresses that Envoys of another process lack until its own next lookup.
+// Hosts publishes changed addresses of host names. Otherwise a picker could name addresses that
+// Envoys of another process lack.
 type Hosts struct{ topic *channel.Topic }
 
 // NewHosts makes a Hosts. learner is called once the channel runs.

@@ -16,39 +16,37 @@ import (
 )
 
 const (
-	// loadsRetention is how long a peer's requests count after its connection is lost. Meanwhile
-	// Envoys report them to another process, which then counts them.
+	// loadsRetention is how long a lost peer's requests count, until its Envoys report to another
+	// process.
 	loadsRetention = 2 * time.Second
 	// loadsInterval is the minimum time between publications.
 	loadsInterval = 5 * time.Millisecond
 	ownerKey      = "owner"
-	// claimKey is the key of a claim. answerKey, followed by an owner's name, is the key of that
-	// owner's last claim that this process has counted.
+	// claimKey is the key of a claim (see Settle). answerKey, followed by an owner's name, is the
+	// key of that owner's last claim that this process has counted.
 	claimKey, answerKey = "claim", "answer "
-	// headersKey, followed by a server's address, is the key of its times to headers, as this
-	// process has learned them.
+	// headersKey, followed by a server's address, is the key of the server's times to response
+	// headers, as this process has learned them.
 	headersKey    = "headers "
 	answerTimeout = 750 * time.Millisecond
 )
 
 // LoadCounter counts requests in flight. *picker.Picker implements it.
 type LoadCounter interface {
-	// Owner identifies this process's picker.
 	Owner() string
 	// Loads has the counts of this process and of peers.
 	Loads() *endpoint.Registry
 }
 
-// Loads publishes that this process's picker exists and, by endpoint, its requests in flight and
-// times to headers. So costs and limits count the requests of all processes. It implements
-// picker.Peers.
+// Loads publishes this process's picker and, by endpoint, its requests in flight and times to
+// headers, so that costs and limits count all processes. It implements picker.Peers.
 type Loads struct {
 	topic   *channel.Topic
 	peers   *channel.Mirror[load]
 	counter LoadCounter
 	others  atomic.Int64
 
-	mu sync.Mutex // held while counts are read and published, so that old ones never replace newer ones
+	mu sync.Mutex // held while counts are read and published, so that older counts never replace newer ones
 
 	claims   sync.Mutex
 	claim    uint64
@@ -122,10 +120,9 @@ func (l *Loads) Order() (others int, first bool) {
 	return others, true
 }
 
-// Settle publishes this process's counts, then a claim, and waits for all peers' answers. A peer
-// answers after it has published its own counts. So if several processes take the last slots at
-// once, the last one to count detects it. Acknowledgements would not do, because they overtake the
-// counts.
+// Settle publishes this process's counts, then a claim, and waits for all peers' answers, which
+// follow their own counts. If several processes take the last free place at once, the last one to
+// count detects it. Acknowledgements do not suffice, because they overtake counts.
 func (l *Loads) Settle(ctx context.Context) {
 	l.publish()
 	claim := l.publishClaim()

@@ -33,7 +33,6 @@ func startPickers(t *testing.T, n int, limit int32) (pickers []*picker.Picker, l
 			Endpoints: []endpoint.Spec{{Addr: netip.MustParseAddrPort(limited)}}})
 }
 
-// startPools starts processes, each with a picker for a pool.
 func startPools(t *testing.T, n int, pool picker.Pool) (pickers []*picker.Picker, loads []*Loads, stop []func()) {
 	t.Helper()
 	listeners := make([]net.Listener, n)
@@ -55,7 +54,6 @@ func startPools(t *testing.T, n int, pool picker.Pool) (pickers []*picker.Picker
 	return pickers, loads, stop
 }
 
-// sharing implements picker.Sharing by publishing.
 type sharing struct {
 	picks    *Picks
 	sessions *Sessions
@@ -68,7 +66,6 @@ func (s sharing) Page(addr netip.AddrPort, page uint64, r endpoint.Reading) {
 	s.pages.Add(addr, page, r)
 }
 
-// startPicker starts a process with a picker. Peers reach it at a listener.
 func startPicker(t *testing.T, l net.Listener, addresses []string, pool picker.Pool) (p *picker.Picker, share *Loads,
 	end func()) {
 	t.Helper()
@@ -164,8 +161,6 @@ func TestLimit_CountsOfPeerThatIsGoneEnd(t *testing.T) {
 	}
 }
 
-// One process's experience with a server's headers limits the streams of all, even of a process
-// that starts later.
 func TestFrozen_LimitsForHeadersAreShared(t *testing.T) {
 	pickers, loads, _ := startPickers(t, 2, 0)
 	addr := netip.MustParseAddrPort(limited)

@@ -9,12 +9,12 @@ import (
 	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
-// nackRetention is how long the NACKs of a lost process's Envoys stay: the Envoys connect to
-// another process and send them again.
+// nackRetention is how long a lost peer's NACKs stay, until its Envoys send them to another
+// process.
 const nackRetention = time.Minute
 
-// NACKs puts Envoys' NACKs on the board, with one source for each Envoy. It publishes them for the
-// process that writes status. It implements server.Reports.
+// NACKs puts NACKs on the board by Envoy, and publishes them for the leader. It implements
+// server.Reports.
 type NACKs struct {
 	board     *status.Board
 	topic     *channel.Topic

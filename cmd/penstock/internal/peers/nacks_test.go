@@ -30,7 +30,6 @@ func startPublisher(t testing.TB) publisher {
 	return publisher{c, address, stop}
 }
 
-// serve serves a channel until the end of the test.
 func serve(t testing.TB, c *channel.Channel) (address string, stop func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -47,7 +46,6 @@ func serve(t testing.TB, c *channel.Channel) (address string, stop func()) {
 	return l.Addr().String(), s.Stop
 }
 
-// subscribed runs the channel of the process under test until the end of the test.
 func subscribed(t testing.TB, c *channel.Channel) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
-// Names exchanges the endpoints that each process's picker names, as a digest for each pool. Envoy
-// may drop an endpoint only once no picker names it.
+// Names exchanges a digest of the endpoints that each picker names, by pool. Envoy may drop an
+// endpoint only once no picker names it.
 type Names struct {
 	topic     *channel.Topic
 	elsewhere *channel.Mirror[string]
@@ -57,8 +57,7 @@ func (n *Names) Retract(pools ...objectid.Target) {
 	}
 }
 
-// Behind returns the peers whose digest of a pool differs, sorted. It skips late peers and peers
-// without a digest.
+// Behind returns the peers with another digest of a pool, sorted, without late peers.
 func (n *Names) Behind(pool objectid.Target, digest string) (peers []string) {
 	theirs := n.elsewhere.ByKey(pool.String())
 	n.mu.Lock()
@@ -72,8 +71,8 @@ func (n *Names) Behind(pool objectid.Target, digest string) (peers []string) {
 	return peers
 }
 
-// MarkLate excludes peers from Behind until they publish again. So this process waits for a frozen
-// peer only once.
+// MarkLate excludes peers from Behind until they publish again, so that a frozen peer delays only
+// once.
 func (n *Names) MarkLate(peers ...string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

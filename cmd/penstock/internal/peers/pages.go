@@ -25,8 +25,7 @@ type PageReader interface {
 	Share(processes int)
 }
 
-// Pages publishes readings of metrics pages, so that only one of the processes reads a server's
-// page.
+// Pages publishes readings of metrics pages, so that only one process reads each page.
 type Pages struct {
 	*lists[page]
 	reader func() PageReader

@@ -17,7 +17,7 @@ import (
 func TestPeers_PageThatOneProcessReadsIsKnownToAll(t *testing.T) {
 	var reads atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if reads.Add(1) > 1 { // one process has read the page already
+		if reads.Add(1) > 1 { // another process has read the page
 			http.Error(w, "no", http.StatusNotFound)
 			return
 		}

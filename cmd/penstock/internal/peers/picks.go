@@ -25,16 +25,14 @@ const (
 	maxSnapshot = 8 << 20
 )
 
-// Caches are the contents of model servers' caches, as inferred from picks. *picker.Picker
-// implements it.
+// Caches infers the contents of model servers' caches from picks. *picker.Picker implements it.
 type Caches interface {
 	Learn(picker.Sent)
 	Snapshot(limit int, each func(server netip.AddrPort, snapshot []byte))
 	Restore(server netip.AddrPort, snapshot []byte) error
 }
 
-// Picks publishes the prompts and adapters that were sent to servers, so that all processes pick
-// with the same knowledge.
+// Picks publishes the prompts and adapters that were sent to servers, for the pickers of peers.
 type Picks struct {
 	*batches
 	caches func() Caches
@@ -127,12 +125,12 @@ func (p *Picks) take() []byte {
 	return value
 }
 
-// A pick has, in this order: length of address, address, port, adapter hash, slots, number of
-// blocks, blocks, length and name of pool, length and name of sender. sentBytes is its size without
-// blocks and names.
+// A pick has, in this order: length of address, address, port, adapter hash, adapter slots, number
+// of blocks, blocks, length and name of pool, length and name of sender. sentBytes is its size
+// without blocks and names.
 const sentBytes = 1 + 16 + 2 + 8 + 1 + 2 + 2 + 1
 
-// deniedSlots replaces slots in a denied pick, which has no adapter.
+// deniedSlots replaces the adapter slots in a denied pick, which has no adapter.
 const deniedSlots = 255
 
 const maxPoolName, maxSenderName = 1 << 10, 255

@@ -22,7 +22,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// eight is a pool of eight servers without metrics pages.
 func eight() picker.Pool {
 	pool := picker.Pool{ID: objectid.MustParseTarget("ns/pool"), Strategy: "load", Body: picker.BodyPrompts,
 		Metrics: endpoint.Metrics{Off: true}}
@@ -45,7 +44,6 @@ func prompt(number int) *extproc.Request {
 	return r
 }
 
-// view is a picker's counts for a server, and its view of the server's cache.
 type view struct {
 	InFlight, Unread int64
 	Blocks           string // sorted
@@ -65,7 +63,6 @@ func viewOf(p *picker.Picker) map[string]view {
 	return out
 }
 
-// agree waits until all pickers have equal views, and returns them.
 func agree(t *testing.T, what string, pickers ...*picker.Picker) map[string]view {
 	t.Helper()
 	var want map[string]view
@@ -97,8 +94,8 @@ func TestPeers_EachPickerCountsWhatAllHaveSent(t *testing.T) {
 				v.Unread, 5*4096)
 		}
 	}
-	// The other picker sends a prompt to the server that has it cached. By load alone, only one in
-	// eight would go there.
+	// The other picker prefers the server with the cached prompt. By load, one in eight would go
+	// there.
 	same := 0
 	for i := range 40 {
 		a := pickers[1].Pick(t.Context(), prompt(i))

@@ -27,18 +27,17 @@ type ProgrammedConfig struct {
 	Acks    Acks
 	// Resources returns the resources that a gateway's Envoys must have.
 	Resources func(gateway string) []resource.Ref
-	// Version returns a resource's current version.
-	Version func(gateway string, ref resource.Ref) (version string, ok bool)
-	// Policies describes the AccessPolicies in force at a gateway. Its result is equal in every
-	// process. nil: none.
+	Version   func(gateway string, ref resource.Ref) (version string, ok bool)
+	// Policies describes the AccessPolicies in force at a gateway, equally in all processes; nil:
+	// none.
 	Policies func(gateway string) string
 	// Changed is called when the result of Delivered for a gateway may have changed.
 	Changed func(gateway string)
 	Log     *slog.Logger
 }
 
-// state is a Gateway's generation with a digest of its listeners and AccessPolicies in force. It is
-// equal in every process. A change of a ListenerSet or an AccessPolicy changes only the digest.
+// state is a Gateway's generation, and a digest of its listeners and AccessPolicies in force. It is
+// equal in all processes.
 type state struct {
 	generation int64
 	listeners  string
@@ -50,8 +49,7 @@ func decodeState(value []byte) (state, error) {
 	return state{number, listeners}, err
 }
 
-// Programmed tracks, for each Gateway, the generation and listeners that the Envoys of this process
-// and of its peers have acknowledged.
+// Programmed tracks which state of each Gateway the Envoys of all processes have acknowledged.
 type Programmed struct {
 	cfg       ProgrammedConfig
 	topic     *channel.Topic
@@ -81,8 +79,8 @@ func NewProgrammed(cfg ProgrammedConfig) *Programmed {
 	return p
 }
 
-// Expect sets a gateway's current generation, and reads its listeners and policies again. Envoys
-// have the generation once they have acknowledged these listeners and all routes.
+// Expect sets a gateway's generation, and reads its listeners and policies again. Envoys have this
+// state once they have acknowledged all listeners and routes.
 func (p *Programmed) Expect(gateway string, generation int64) {
 	listeners := p.listeners(gateway)
 	p.mu.Lock()
@@ -147,8 +145,8 @@ func (p *Programmed) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// wait waits until Envoys have answered for all resources. A rejected resource counts, because
-// NACKs.Rejected reports it.
+// wait waits until Envoys have answered for all resources. A NACK also counts, because it is
+// reported.
 func (p *Programmed) wait(ctx context.Context, gateway string, newest state) {
 	must := p.cfg.Resources(gateway)
 	for _, ref := range must {

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// ackEverything plays Envoys that acknowledge everything at once.
+// ackEverything is a set of Envoys that acknowledge everything at once.
 type ackEverything struct{}
 
 func (ackEverything) WaitAcked(context.Context, string, resource.Ref, string) error { return nil }

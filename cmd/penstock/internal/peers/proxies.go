@@ -19,8 +19,8 @@ type Proxies struct {
 	changed chan struct{}
 }
 
-// NewProxies makes a Proxies. changed, which may be nil, is called while the channel runs, when a
-// gateway's number of Envoys changes.
+// NewProxies makes a Proxies. changed is called when a gateway's number of Envoys changes; may be
+// nil.
 func NewProxies(c *channel.Channel, changed func(gateway string)) *Proxies {
 	p := &Proxies{topic: c.Topic("proxies"), observe: changed, own: map[string]int{}, changed: make(chan struct{})}
 	p.elsewhere = channel.NewMirror(p.topic, channel.MirrorConfig[int]{
@@ -60,8 +60,7 @@ func (p *Proxies) notify(gateway string) {
 	}
 }
 
-// Of returns how many of a gateway's Envoys are connected to this process, and how many to each
-// peer.
+// Of returns how many of a gateway's Envoys are connected to this process, and to each peer.
 func (p *Proxies) Of(gateway string) (own int, elsewhere map[string]int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,8 +75,8 @@ func (p *Proxies) Elsewhere() (n int) {
 	return n
 }
 
-// Reachable returns once an Envoy is connected to this process or a peer. waited reports whether
-// that took time.
+// Reachable returns once an Envoy is connected to any process. waited reports whether it had to
+// wait.
 func (p *Proxies) Reachable(ctx context.Context) (waited bool, err error) {
 	for {
 		p.mu.Lock()

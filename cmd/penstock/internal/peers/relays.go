@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Relays reports on the board why picks of an import's remote picker fail, with one source for each
-// pool and process. It publishes the reason for the process that writes status.
+// Relays reports why picks of an import's remote picker fail, by pool and process, and publishes
+// the reason for the leader.
 type Relays struct {
 	board *status.Board
 	topic *channel.Topic
@@ -34,9 +34,8 @@ type published struct {
 	NoAnswer string `json:"noAnswer,omitempty"`
 }
 
-// NewRelays makes a Relays. down receives why a pool's remote picker does not respond, or "" when
-// it responds again. source is "relay" for this process, and differs for each peer. down must not
-// call the Relays.
+// NewRelays makes a Relays. down receives why a pool's remote picker does not respond; "": it
+// responds again. source is "relay", or differs for each peer. down must not call the Relays.
 func NewRelays(b *status.Board, c *channel.Channel, down func(pool objectid.Target, source, why string)) *Relays {
 	r := &Relays{board: b, down: down, topic: c.Topic("relays"), pools: map[objectid.Target]*model.Pool{},
 		troubles: map[objectid.Target]picker.RelayFailure{}}

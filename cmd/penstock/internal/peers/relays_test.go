@@ -22,7 +22,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// relayed is a process with one relayed pool.
 type relayed struct {
 	*Relays
 	stop context.CancelFunc
@@ -39,7 +38,6 @@ func (r *relayed) noteDown(pool objectid.Target, source, why string) {
 	}
 }
 
-// isDown waits until this many sources report the picker as down for this reason.
 func (r *relayed) isDown(t *testing.T, sources int, why string) {
 	t.Helper()
 	poll.Until(t, fmt.Sprintf("the picker is down at %d sources", sources), func() bool {
@@ -96,7 +94,6 @@ func (r *relayed) reports(t *testing.T, want string) {
 	})
 }
 
-// An Envoy may call any process for a pick, and another process may write the import's status.
 func TestInferencePoolImport_RelayFailureReachesAllProcesses(t *testing.T) {
 	listen := func() net.Listener {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

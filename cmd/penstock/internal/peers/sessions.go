@@ -19,8 +19,8 @@ type SessionKeeper interface {
 	Sessions(f func(picker.Session) bool)
 }
 
-// Sessions publishes the endpoints of sessions that clients name by an ID. A session so keeps its
-// endpoint whichever process picks.
+// Sessions publishes the endpoints of clients' sessions, so that all processes pick the same
+// endpoint.
 type Sessions struct{ *lists[picker.Session] }
 
 // NewSessions makes a Sessions. keeper is called once the channel runs.

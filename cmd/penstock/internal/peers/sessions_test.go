@@ -20,7 +20,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// sessionPool has three servers.
 func sessionPool() picker.Pool {
 	pool := picker.Pool{ID: objectid.MustParseTarget("ns/pool"), Strategy: "session",
 		Metrics: endpoint.Metrics{Off: true}}
@@ -32,7 +31,6 @@ func sessionPool() picker.Pool {
 	return pool
 }
 
-// sessionAt returns the endpoint that a picker prefers for a session's request.
 func sessionAt(p *picker.Picker, headers map[string]string) string {
 	for _, v := range p.Explain("ns/pool", headers).Verdicts {
 		if v.Session {
@@ -45,8 +43,8 @@ func sessionAt(p *picker.Picker, headers map[string]string) string {
 func TestSession_MovedSessionIsAtTheSameServerForAllProcesses(t *testing.T) {
 	pickers, _, _ := startPools(t, 2, sessionPool())
 	for _, headers := range []map[string]string{{"x-session-id": "user-1"}, {"cookie": "a=b; session-id=user-2"}} {
-		// By its ID, the session would begin at first. Then it moved to another server, as after a
-		// retry.
+		// By its ID, the session begins at the server first. Then it moves to another server, as
+		// after a retry.
 		first := pickers[0].Explain("ns/pool", headers).Endpoints
 		to := netip.MustParseAddrPort("10.0.0.1:80")
 		if first == to.String() || len(first) > len(to.String()) && first[:len(to.String())] == to.String() {
@@ -80,7 +78,6 @@ func TestSession_MovedSessionIsAtTheSameServerForAllProcesses(t *testing.T) {
 	}
 }
 
-// All processes choose the same cluster for a session of an import.
 func TestSession_ClusterOfAnImportIsTheSameForAllProcesses(t *testing.T) {
 	pool := picker.Pool{ID: objectid.MustParseTarget("ns/chat@"),
 		Clusters: &picker.Clusters{Sessions: true, List: []picker.Cluster{{Name: "east"}, {Name: "west"}}}}
@@ -104,7 +101,6 @@ func TestSession_ClusterOfAnImportIsTheSameForAllProcesses(t *testing.T) {
 	}
 }
 
-// inOrder chooses a session's cluster first, then a list's clusters in order.
 type inOrder struct {
 	mu       sync.Mutex
 	clusters map[objectid.Target]*picker.Clusters
@@ -132,7 +128,6 @@ func (c *inOrder) Choose(pool objectid.Target, p picker.ClusterPrompt, _ bool,
 
 func (c *inOrder) Sender() string { return "" }
 
-// requestWith returns a request without a body.
 func requestWith(t *testing.T, headers map[string]string) *extproc.Request {
 	t.Helper()
 	m := &extprocv3.HttpHeaders{Headers: &corev3.HeaderMap{}, EndOfStream: true}

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// fetchTimeout is how long a row waits for an object that no other row has read. Then it is
-	// translated without the object.
+	// fetchTimeout is how long a row of the translation waits for an object that is not read yet.
+	// Then the row is computed without the object.
 	fetchTimeout = 3 * time.Second
 	// fetchRounds bounds how often one change is translated again because of further objects.
 	fetchRounds = 5
@@ -26,12 +26,10 @@ type Source interface {
 	// Want adds and removes demands. The channel of a wanted demand closes when its objects are
 	// read.
 	Want(wanted, unwanted []kube.Demand) []<-chan struct{}
-	// Flush puts the read objects into the store.
 	Flush() error
 	// Park moves objects without a demand out of the store. It is called after the first
 	// translation.
 	Park()
-	// Forbidden reports whether the API server forbids a read.
 	Forbidden() bool
 }
 
@@ -145,7 +143,8 @@ func (f *Fetch) await(ctx context.Context, d kube.Demand, read <-chan struct{}) 
 	}
 }
 
-// request returns the keys whose objects are already read. Others arrive later.
+// request requests objects. It returns the keys whose objects are already read; the others arrive
+// later.
 func (f *Fetch) request(ctx context.Context, out *translator.Output) (arrived []graph.Key) {
 	keys := out.Wanted
 	if len(keys)+len(out.Unwanted) == 0 {

@@ -56,7 +56,6 @@ func (s *apiServer) answer(secret string) {
 	close(s.reads[kube.Demand{Table: "Secret", Index: store.ByID, Key: secret}])
 }
 
-// rig is a pipeline on Kubernetes that records which Gateways' statuses change.
 type rig struct {
 	*testing.T
 	store *store.Store
@@ -103,7 +102,6 @@ func (r *rig) apply(ops ...store.Op) {
 	}
 }
 
-// changed returns, sorted, the Gateways that have changed since the last call.
 func (r *rig) changed() string {
 	synctest.Wait()
 	r.mu.Lock()

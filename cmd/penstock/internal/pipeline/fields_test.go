@@ -73,7 +73,7 @@ var withoutEffect = map[string]string{
 	"UDPRoute.spec.rules[].name": "it identifies a rule for readers",
 }
 
-// effective are fields below those in withoutEffect that do have an effect.
+// effective lists the fields below withoutEffect that have an effect.
 var effective = []string{
 	"ConfigMap.data",
 	"EndpointSlice.endpoints[].addresses",
@@ -115,7 +115,6 @@ var effective = []string{
 	"ServiceImport.spec.ips", "ServiceImport.spec.ports",
 }
 
-// validValues are valid values of fields for which the schema lists none.
 var validValues = map[string][]any{
 	"APIKey.spec.models[]":      {"team-*"},
 	"APIKey.spec.hashes[]":      {strings.Repeat("ab", sha256.Size)},
@@ -125,7 +124,6 @@ var validValues = map[string][]any{
 	"Pod.status.phase": {"Failed"}, "Pod.status.conditions[].status": {"False", "True"},
 }
 
-// maxWithoutEffect bounds withoutEffect.
 const maxWithoutEffect = 34
 
 // mostAdded bounds how many objects a field is added to if no object has it.
@@ -230,7 +228,7 @@ func under(pattern, field string) bool {
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// world is the objects of a file, and others to which they refer. fields are the file's.
+// world has the objects of a file and of base.yaml. places are the fields of the file's objects.
 type world struct {
 	name    string
 	objects []map[string]any
@@ -274,7 +272,6 @@ func (w world) pattern(p place, all map[string]*node) (pattern string, leaf *nod
 	return pattern, n
 }
 
-// value returns the value at a place, or nil.
 func (p place) value(objects []map[string]any) any {
 	var at any = objects[p.object]
 	for _, key := range p.path {
@@ -314,7 +311,6 @@ func (w world) changes(t *testing.T, p place, leaf *node, before observation, se
 	return !valid && len(leaf.enum) > 0
 }
 
-// adds reports whether adding a field that an object lacks has an effect.
 func (w world) adds(t *testing.T, p place, leaf *node, before observation, seen []any) bool {
 	t.Helper()
 	for _, v := range slices.Concat(leaf.enum, seen, anyValues[leaf.scalar]) {
@@ -327,7 +323,6 @@ func (w world) adds(t *testing.T, p place, leaf *node, before observation, seen 
 	return false
 }
 
-// anyValues are, by type, values that are valid in many fields.
 var anyValues = map[string][]any{
 	"string":  {"x", "7s", "example.net", "203.0.113.9", "other.example:8444", "203.0.113.0/24"},
 	"integer": {7.0, 443.0}, "boolean": {true, false},
@@ -378,7 +373,6 @@ func (p place) add(objects []map[string]any, value any) {
 	}
 }
 
-// alternatives returns values that a field may have in place of v.
 func alternatives(v any, leaf *node, seen []any) (out []any) {
 	out = append(out, leaf.enum...)
 	out = append(out, seen...)
@@ -469,7 +463,6 @@ func observe(t *testing.T, objects []map[string]any) (out observation) {
 	return out
 }
 
-// noteGates notes the input of the authorization service.
 func noteGates(view *store.View, note func(any)) {
 	for _, k := range store.APIKeys.All(view) {
 		note(gates.KeyOf(view, objectid.Join(k.Namespace, k.Name)))
@@ -491,7 +484,6 @@ func errorsOf(reports []report.Report) (out []string) {
 	return out
 }
 
-// membership is translation's input for a cluster set with the members b and d.
 func membership(t *testing.T) store.Op {
 	t.Helper()
 	for _, o := range readObjects(t, "base.yaml") {

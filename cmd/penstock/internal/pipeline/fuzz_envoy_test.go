@@ -24,7 +24,6 @@ import (
 // answerLimit is how long Envoy may take to answer one change. The fuzzer ends a worker after 10 s.
 const answerLimit = 9 * time.Second
 
-// maxAcked bounds fuzzEnvoy.acked.
 const maxAcked = 100_000
 
 // fuzzEnvoy is an Envoy with its control plane. It starts once and receives the resources of all
@@ -49,7 +48,6 @@ func (e *fuzzEnvoy) start(t testing.TB) *envoytest.Envoy {
 	})
 }
 
-// check translates objects, and fails the test if Envoy rejects a resource.
 func (e *fuzzEnvoy) check(t *testing.T, objects []map[string]any) {
 	t.Helper()
 	tr, _ := translate(t, objects)

@@ -74,7 +74,7 @@ func fuzzObjects(f *testing.F, name string) {
 	})
 }
 
-// FuzzCertificate_ValidIsACKed does the same with a certificate and its key, in any PEM.
+// FuzzCertificate_ValidIsACKed replaces the objects' certificate and key by any PEM.
 func FuzzCertificate_ValidIsACKed(f *testing.F) {
 	archive := certificateSeeds(f)
 	for i := 0; i < len(archive.Files); i += 2 {
@@ -94,7 +94,6 @@ func certificateSeeds(t testing.TB) *txtar.Archive {
 	return archive
 }
 
-// withCertificate writes a certificate and its key into all Secrets and ConfigMaps.
 func withCertificate(t *testing.T, objects []map[string]any, chain, key []byte) []map[string]any {
 	t.Helper()
 	changed := clone(t, objects)
@@ -139,7 +138,7 @@ func TestFuzzCertificate_SeedsAreACKedByEnvoysThatHaveJustStarted(t *testing.T) 
 	}
 }
 
-// The targets would find little if Envoy did not get the fields that they change.
+// All objects that the fuzz targets change are accepted, so that Envoy gets their fields.
 func TestFuzzObjects_AllAreAccepted(t *testing.T) {
 	base := readObjects(t, "base.yaml")
 	for _, name := range []string{"routes.yaml", "gateways.yaml", "policies.yaml", "pools.yaml", "services.yaml"} {
@@ -160,7 +159,6 @@ func TestFuzzObjects_AllAreAccepted(t *testing.T) {
 	}
 }
 
-// translate reads objects as a user's file, and translates them. It returns the reports of both.
 func translate(t testing.TB, objects []map[string]any) (*translator.Translator, []report.Report) {
 	t.Helper()
 	done := readAll(t, objects)

@@ -22,8 +22,8 @@ import (
 // node is a part of a kind's schema. A leaf has neither fields nor items nor values.
 type node struct {
 	fields map[string]*node
-	items  *node  // of a list
-	values *node  // of a map with any keys
+	items  *node  // schema of a list's items
+	values *node  // schema of a map's values
 	scalar string // of a leaf: string, integer, number or boolean; "" for anything else
 	enum   []any
 }
@@ -63,8 +63,6 @@ func (n *node) each(at string, yield func(string, *node) bool) bool {
 	return true
 }
 
-// schemas returns the schema of every kind that files may have, from its CRD or, without one, by
-// reflection.
 func schemas(t *testing.T) map[string]*node {
 	t.Helper()
 	files, err := manifests.CRDs()
@@ -83,7 +81,7 @@ func schemas(t *testing.T) map[string]*node {
 			}
 		}
 	}
-	delete(out, "PoolExport") // only Penstock writes these
+	delete(out, "PoolExport") // only Penstock writes PoolExports
 	for _, table := range store.Tables() {
 		if kind := table.Kind(); out[kind] == nil && !slices.Contains(derivedKinds, kind) {
 			out[kind] = ofType(reflect.TypeOf(table.New()).Elem())
@@ -92,7 +90,6 @@ func schemas(t *testing.T) map[string]*node {
 	return out
 }
 
-// derivedKinds are the tables that Penstock fills itself.
 var derivedKinds = []string{
 	"Host", "Invalid", "Learned", "Offer", "Failback", "Dialect", "Authority", "Membership", "Export", "AddressPolicy",
 	"ProcessorDefault", "Occupant",

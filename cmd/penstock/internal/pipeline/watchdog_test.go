@@ -13,7 +13,7 @@ func TestHealth_FailsOnlyWhileTranslationIsStuck(t *testing.T) {
 		w := watchdog{rows: rows.Load}
 		after := func(d time.Duration, want bool) {
 			t.Helper()
-			time.Sleep(d) // of the bubble's clock
+			time.Sleep(d) // on synctest's clock
 			synctest.Wait()
 			if got := w.stuck.Load(); got != want {
 				t.Errorf("stuck: %t, want %t", got, want)
@@ -23,7 +23,7 @@ func TestHealth_FailsOnlyWhileTranslationIsStuck(t *testing.T) {
 		end := w.begin()
 		after(StuckAfter-time.Second, false)
 		rows.Add(1)
-		after(StuckAfter-time.Second, false) // slow
+		after(StuckAfter-time.Second, false) // a slow change
 		after(StuckAfter, true)
 		rows.Add(1)
 		after(StuckAfter, false)

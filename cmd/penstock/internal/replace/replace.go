@@ -100,8 +100,8 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Execute replaces this program. It returns only an error. Of the process's threads, the caller's
-// survives, with its children.
+// Execute replaces this program. It returns only an error. Only the caller's thread survives, with
+// its children.
 func (s State) Execute(program string) error {
 	s.PID, s.Began = os.Getpid(), time.Now()
 	raw, err := json.Marshal(s)

@@ -19,8 +19,8 @@ import (
 type state struct {
 	Dir      string   `json:"dir"` // absolute
 	Clusters int      `json:"clusters"`
-	Tools    string   `json:"tools"` // folder of a cluster's programs
-	CRDs     []string `json:"crds"`  // files and folders that are applied to each cluster
+	Tools    string   `json:"tools"`
+	CRDs     []string `json:"crds"` // files and folders that are applied to each cluster
 	// ReleasesOf is a folder whose go.mod names the releases of the CRDs; "" is the working
 	// directory. It has no effect if CRDs is not empty.
 	ReleasesOf string `json:"releasesOf,omitempty"`

@@ -56,7 +56,7 @@ func supervise(ctx context.Context, dir string, report io.Writer) error {
 	g, ctx := errgroup.WithContext(ctx)
 	if s.Lifeline {
 		ended := make(chan struct{})
-		go func() { // ends with the lifeline or this process; a lab that fails does not wait for this goroutine
+		go func() { // ends at EOF or with this process; a lab that fails does not wait for this goroutine
 			defer close(ended)
 			_, _ = io.Copy(io.Discard, os.NewFile(lifelineFD, "lifeline"))
 		}()

@@ -225,7 +225,7 @@ func (s *state) await(ctx context.Context, ready io.Reader) error {
 }
 
 func (s *state) end() error {
-	if !s.alive() { // otherwise another lab may use the names of its interfaces
+	if !s.alive() { // another lab may now use the names of this lab's interfaces
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)

@@ -1,4 +1,4 @@
-// Package processtest has the parts that tests of whole processes share: a folder that penstock
+// Package processtest has the common parts of tests that run processes: a folder that penstock
 // reads, ports, and a wait that polls. The rigs of conformance/features, promises/attacks and
-// promises/principals embed Rig. Rig.Write changes a file of the folder in one step.
+// promises/principals embed Rig.
 package processtest

@@ -23,7 +23,7 @@ func (r *Rig) Port() int {
 	return Port(r)
 }
 
-// Port returns a free port of 127.0.0.1, for a test without a rig.
+// Port is Rig.Port for a test without a Rig.
 func Port(t testing.TB) int {
 	t.Helper()
 	port, err := ports.Free()
@@ -33,7 +33,8 @@ func Port(t testing.TB) int {
 	return port
 }
 
-// Write saves a file of the folder as editors do: it writes another file and renames it.
+// Write saves a file of the folder in one step, as editors do: it writes another file and renames
+// it.
 func (r *Rig) Write(name, text string) {
 	r.Helper()
 	path := filepath.Join(r.Files, name)
@@ -52,7 +53,8 @@ func (r *Rig) Eventually(what string, check func() error) {
 	poll.NoError(r, what, process.Limit, check)
 }
 
-// ShortDir makes a test's folder for Unix sockets, because the path of t.TempDir may be too long.
+// ShortDir makes a test's folder for Unix sockets. The path of t.TempDir may be too long for a
+// socket.
 func ShortDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ps")
