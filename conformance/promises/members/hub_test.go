@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/installed"
 )
 
-// The clusters leave each other's sets, and a hub makes the imports: with the pools' own pickers,
-// and from the PoolExports of the Penstocks. The hub is killed repeatedly, also between its writes and
-// while an exporter withdraws pools.
+// The clusters leave each other's sets, and a hub writes the imports: with the pools' own pickers,
+// and from the PoolExports of the Penstocks. The test kills the hub repeatedly, also between its
+// writes and while an exporter withdraws pools. No request fails.
 func TestHub_KilledHubLosesNoRequest(t *testing.T) {
 	s := newQuietSite(t)
 	h := s.hub(s.east, s.north, s.west)
