@@ -47,8 +47,8 @@ func (s *memoryStream) SendMsg(m any) error {
 	return err
 }
 
-// handler is a grpc.ServiceRegistrar that only keeps the service's stream handler, so that a test
-// can call the handler without a gRPC server.
+// handler is a grpc.ServiceRegistrar that only keeps the service's stream handler. So a test can
+// call the handler without a gRPC server.
 type handler struct {
 	grpc.ServiceRegistrar
 	server  any
@@ -62,7 +62,7 @@ func (h *handler) RegisterService(d *grpc.ServiceDesc, server any) {
 }
 
 // settled returns a function that makes one ext_proc call of the picker without gRPC, with encoded
-// messages and answers. An access log entry then ends the request, as for Gateways.
+// messages. An access log entry then ends the request, as for Gateways.
 func settled(t testing.TB, body Body, control *FlowControl) (call func()) {
 	p := runPicker(t, Config{})
 	setPools(t, p,
@@ -105,8 +105,8 @@ func settled(t testing.TB, body Body, control *FlowControl) (call func()) {
 }
 
 // TestPick_AllocatesNothing counts the allocations of a pick and its request's end, without gRPC.
-// Few picks record verdicts, so their allocations do not count. The test does not run under the
-// race detector, because there a sync.Pool drops values.
+// Picks with verdicts are too rare to count. The race detector is excluded: it makes a sync.Pool
+// drop values.
 func TestPick_AllocatesNothing(t *testing.T) {
 	for _, body := range []Body{BodyNone, BodyPrompts} {
 		for name, control := range map[string]*FlowControl{

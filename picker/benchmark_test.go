@@ -20,8 +20,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// echo is a gRPC server to compare a pick with: it reads every message with the ordinary codec, and
-// answers with an empty message.
+// echo is the server that a pick is compared with: it reads every message with the ordinary codec,
+// and answers with an empty message.
 type echo struct {
 	extprocv3.UnimplementedExternalProcessorServer
 }
@@ -44,8 +44,7 @@ func (echo) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
 	}
 }
 
-// rawCodec lets a benchmark's client send messages that are already encoded, so that the client
-// adds equally little time to the picker and to echo.
+// rawCodec lets the client send encoded messages, at the same low cost for the picker and echo.
 type rawCodec struct{}
 
 func (rawCodec) Name() string { return "proto" }

@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// owner returns a key's endpoint on Neutree's ring. It compares the hashes as texts of equal
-// length, which have the order of the numbers.
+// owner returns a key's endpoint on Neutree's ring. Texts of equal length have the order of their
+// numbers.
 func owner(key string, list []endpoint.Spec) string {
 	hash := func(text string) string { return fmt.Sprintf("%x", md5.Sum([]byte(text)))[:16] }
 	var ring []string
@@ -33,8 +33,8 @@ func TestCHWBL_ThroughEnvoy(t *testing.T) {
 	g := startGateway(t,
 		route{Name: "buffered", Cluster: "closed", Mode: buffered, Allow: true},
 		route{Name: "duplex", Cluster: "closed", Mode: duplex, Allow: true})
-	// The load factor is so high that no endpoint reaches its bound: requests that have ended still
-	// count until the access log reports their ends.
+	// The high load factor keeps all endpoints below their bounds: ended requests still count until
+	// the access log reports their ends.
 	setPools(t, g.picker,
 		Pool{ID: poolID("ns/pool"), Strategy: "chwbl", Hashing: schedule.Hashing{LoadFactor: 1000},
 			Endpoints: g.endpoints(), Body: BodyBuffered})

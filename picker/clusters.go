@@ -15,13 +15,13 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Chooser chooses among the clusters of imports. It is safe for concurrent use.
+// Chooser chooses among the clusters of imports; safe for concurrent use.
 type Chooser interface {
 	SetClusters(pool objectid.Target, c *Clusters)
 	// Choose appends the ranked clusters of an import to out, best first. If charged is set, the
 	// load of the first cluster includes the request until Charge.End.
 	Choose(pool objectid.Target, p ClusterPrompt, charged bool, out []ClusterCost) (ranked []ClusterCost, charge Charge)
-	// Sender returns this process's name, which the pickers of other clusters get in SenderHeader.
+	// Sender returns this process's name. Other clusters' pickers get this name in SenderHeader.
 	Sender() string
 }
 
@@ -33,20 +33,19 @@ type Charge interface {
 	End()
 }
 
-// ClusterPrompt describes a request to Chooser.Choose. Chain is valid only during that call.
+// ClusterPrompt describes a request. Chain is valid only during Chooser.Choose.
 type ClusterPrompt struct {
 	Tokens int
 	Chain  prefix.Chain
 	// Stay is the cluster of the request's session, or "".
 	Stay string
-	// GRPC marks a gRPC request. Some clusters do not accept gRPC (Cluster.NoGRPC).
+	// GRPC marks a gRPC request. Clusters with NoGRPC do not accept these.
 	GRPC bool
 }
 
-// ClusterCost is a request's cost at a cluster, in seconds: the sum of the wait at the cluster,
-// three times the time to read the uncached prompt, the round trip and, for other clusters, the
-// margin. If Clusters.Latency is set, the wait is the time to the first byte of the cluster's
-// responses minus the round trip, and prompts do not count.
+// ClusterCost is a request's cost at a cluster, in seconds: Wait + 3 * (time to read the uncached
+// prompt) + RoundTrip + Margin (0 for this cluster). If Clusters.Latency is set, Wait is the time
+// to the first byte of the cluster's responses minus the round trip, and prompts do not count.
 type ClusterCost struct {
 	Cluster   string  `json:"cluster"`
 	Hop       string  `json:"-"`
@@ -58,26 +57,25 @@ type ClusterCost struct {
 	// Basis is the source of the wait: a report, this process's requests, responses, or a trial.
 	Basis  string `json:"basis"`
 	Barred string `json:"barred,omitempty"` // why the cluster comes last
-	// Session means that the request's session is at the cluster, so the cluster comes first unless
-	// it is barred.
+	// Session means that the request's session is at the cluster. This cluster comes first if it is
+	// not barred.
 	Session bool `json:"session,omitempty"`
-	Cached  int  `json:"cached,omitempty"` // tokens of the prompt that the cluster got before
+	Cached  int  `json:"cached,omitempty"` // tokens of the prompt that the cluster has received before
 }
 
-// SenderHeader is the request header with the name (Chooser.Sender) of the picker process in
-// another cluster that chose this cluster.
+// SenderHeader is the request header with the name (Chooser.Sender) of the picker process that
+// chose this cluster from another cluster.
 const SenderHeader = "penstock-peer-sender"
 
-// Gateways remove these headers from clients' requests, and from requests to model servers.
+// Gateways remove these headers from clients' requests and from requests to model servers.
 const (
-	// OthersHeader is the number of further clusters and spill targets that the route tries in
-	// turn.
+	// OthersHeader is the number of clusters and spill targets that the route can still try.
 	OthersHeader = "penstock-peer-others"
 	// AttemptHeader is the number of the attempt, from 1.
 	AttemptHeader = "penstock-peer-attempt"
 )
 
-// ClusterHeader holds the hop to the cluster of the request's session.
+// ClusterHeader is the request header with the "envoy://hops/NAME" of the session's cluster.
 const ClusterHeader = "penstock-peer-cluster"
 
 const resultCluster = "cluster" // the pick lists clusters of an import, as hops
@@ -191,7 +189,7 @@ func (clusters) answer(k *pick) {
 		texts = append(texts, k.clusters[i].Hop)
 	}
 	texts = append(texts, further...)
-	// A negative MaxRetries keeps the route's number of retries: one for each hop.
+	// -1 keeps the route's number of retries: one for each hop.
 	k.answer = extproc.Answer{Endpoints: texts[:min(len(texts), maxEndpoints)], MaxRetries: -1}
 	k.answer.Headers = []extproc.Header{{Name: SenderHeader, Value: k.picker.config.Chooser.Sender()}}
 	if k.follows == followsKept { // only the first cluster has the stored response
@@ -209,11 +207,11 @@ type charged struct {
 	Charge
 	hop   string
 	once  sync.Once
-	moved func(served string) // called when another hop serves; nil without a session
+	moved func(served string) // called when another hop serves; nil if the request has no session
 }
 
 // Follow reads an access log entry of the request. If another hop serves the request, the first
-// cluster declined it: once a model server has begun a request, a gateway never sends it elsewhere.
+// cluster declined it: Envoy retries elsewhere only before a model server begins a request.
 func (c *charged) Follow(e accesslog.Entry) {
 	switch {
 	case e.Served != "" && e.Served != c.hop:
@@ -233,7 +231,7 @@ type chosen struct {
 }
 
 // Response returns the header with the session's token, if the import has session affinity. The
-// token names the cluster that serves.
+// token names the serving cluster.
 func (c *chosen) Response(r extproc.Response) extproc.Header {
 	if c.pool.stays == nil || r.Status >= 500 {
 		return extproc.Header{}
@@ -252,8 +250,7 @@ func anotherTakes(r *extproc.Request) bool {
 }
 
 // Waiting returns how long another cluster's request would wait at a pool, and how many blocks of
-// prompts the pool's servers cache. ok is false unless this picker picks from the pool with the
-// strategy "load".
+// prompts the pool's servers cache. ok is true only for model servers under the strategy "load".
 func (p *Picker) Waiting(id objectid.Pool) (w schedule.Wait, capacity int, ok bool) {
 	pool := p.pools.now.Load().byName[id.String()]
 	if pool == nil || pool.Relay != nil || pool.Gateways || pool.Clusters != nil {

@@ -18,7 +18,7 @@ import (
 // chooser ranks clusters in the pool's order, and records calls.
 type chooser struct {
 	clusters map[objectid.Target]*Clusters
-	charged  []string // the first cluster of each pick with the parameter charged
+	charged  []string // first cluster of each pick with charged
 	notes    []string
 }
 
@@ -147,7 +147,7 @@ func firstCluster(t *testing.T, conn *grpc.ClientConn, headers ...string) (first
 }
 
 // A session stays at the cluster that served its last request, even if another cluster is cheaper.
-// The picker records no session for a spill target, which is no cluster of the import.
+// A spill target is no cluster of the import, so it gets no session.
 func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
 	c := &chooser{clusters: map[objectid.Target]*Clusters{}}
 	var published []Session
@@ -164,7 +164,7 @@ func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
 		p.Log(accesslog.Entry{Lease: lease, Open: true, Served: by, Status: 200, Body: true})
 		p.Log(accesslog.Entry{Lease: lease, Served: by, Status: 200, Body: true})
 	}
-	served("envoy://hops/c01") // c01 serves, because c00 has declined
+	served("envoy://hops/c01") // c00 has declined
 	for _, headers := range [][]string{{"x-session-id", "one"}, {"cookie", "a=b; session-id=one"}} {
 		if first, _ := pick(headers...); first != "c01" {
 			t.Errorf(`the session by %s moved from c01 to %s, want "c01"`, headers[0], first)
@@ -194,7 +194,7 @@ func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
 		t.Errorf("published: got %+v, want one session at c00 and then at c01", published)
 	}
 
-	// The picker ignores sessions that a peer reports for clusters outside the import.
+	// Sessions that a peer reports for clusters outside the import are ignored.
 	id := schedule.SessionID([]byte("four"))
 	p.LearnSession(Session{Pool: poolID("ns/chat@"), ID: id, Cluster: "elsewhere"})
 	p.LearnSession(Session{Pool: poolID("ns/chat@"), ID: id, Cluster: "c02", Age: DefaultSessionTTL.Milliseconds() + 1})
@@ -207,7 +207,7 @@ func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
 		t.Errorf(`a session of another process is at %s, want "c02"`, first)
 	}
 
-	// A cluster that leaves the import loses its sessions. The other clusters keep theirs.
+	// A cluster that leaves the import loses its sessions; other clusters keep theirs.
 	left := clustersOf(2)
 	left.Sessions = true
 	setPools(t, p, Pool{ID: poolID("ns/chat@"), Clusters: left})
@@ -224,7 +224,7 @@ func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
 }
 
 // A session's token leads only to a cluster of its import that accepts requests. It expires with
-// the session, and does not reveal the cluster's name.
+// the session, and hides the cluster's name.
 func TestSession_TokenNamesNoOtherCluster(t *testing.T) {
 	newPool := func(name string, clusters int) *pool {
 		list := clustersOf(clusters)

@@ -24,42 +24,35 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Config configures a Picker.
+// Config configures a Picker. Fields of an interface type may be nil.
 type Config struct {
-	Log        *slog.Logger // default: slog.Default()
+	Log        *slog.Logger // nil means slog.Default()
 	Registerer prometheus.Registerer
-	// Tracer records sampled picks; may be nil.
-	Tracer trace.TracerProvider
+	Tracer     trace.TracerProvider
 
-	// Reports may be nil.
-	Reports Reports
-	// Sharing may be nil.
-	Sharing Sharing
-	// Observer receives all prompts that this process and its peers sent; may be nil.
+	Reports   Reports
+	Sharing   Sharing
 	Observer  Observer
 	Recording *recording.File
-	// Troubles receives failures. Without it, idle pools are not watched.
+	// Troubles receives failures. If Troubles is nil, idle pools are not watched.
 	Troubles Troubles
 	// HeldBodies bounds the request bodies in memory during picks, in bytes for all streams
-	// together; 0 means extproc.DefaultBodies. Calls from other clusters have a separate bound of a
-	// quarter of HeldBodies.
+	// together; 0 means extproc.DefaultBodies. Calls from other clusters may hold a further quarter
+	// of HeldBodies.
 	HeldBodies int64
-	// KVEvents accepts model servers that publish KV events; may be nil.
+	// KVEvents accepts model servers that publish KV events.
 	KVEvents net.Listener
-	// Peers are the pickers of other processes for the same gateways; may be nil.
-	Peers Peers
-	// Settle bounds how long a pick that may take an endpoint's last slot waits until Peers count
+	Peers    Peers
+	// Settle bounds how long a pick that may take an endpoint's last place waits until Peers count
 	// the pick's request; 0 means 100 ms.
 	Settle time.Duration
 	// EndWait bounds how long a pick waits for another request to end if its pool is full, or if
 	// the endpoint of its key in the strategy "chwbl" is full; 0 means 15 ms. Envoys send access
-	// logs every 5 ms (translator/envoy, feedbackInterval); peers forward them 2 ms later.
+	// logs every 5 ms (translator/envoy, feedbackInterval); peers forward these 2 ms later.
 	EndWait time.Duration
 	// Callers identifies callers; nil admits all.
-	Callers Callers
-	// Stops delays picks after this process was paused; may be nil.
-	Stops Stops
-	// OnDemand starts model servers of pools that have none; may be nil.
+	Callers  Callers
+	Stops    Stops
 	OnDemand OnDemand
 	// Access maps the key of a Gateway to its pools; nil allows all.
 	Access Access
@@ -72,16 +65,14 @@ type Config struct {
 	// Believes reports whether a member of the cluster set may name the callers of its requests;
 	// nil means that no member may.
 	Believes func(member string) bool
-	// Keyed means that this cluster's Gateways send keys, so a call without a key is not from one
-	// of them.
+	// Keyed means that this cluster's Gateways send keys. A call without a key then comes from
+	// elsewhere.
 	Keyed bool
 	// Chooser chooses among the clusters of imports; nil without Pool.Clusters.
 	Chooser Chooser
-	// Learner delivers a remote picker's endpoints to Envoy before the pick is answered; may be
-	// nil.
-	Learner  Learner
-	Protocol Protocol
-	// Addresses may be nil.
+	// Learner delivers a remote picker's endpoints to Envoy before the pick is answered.
+	Learner   Learner
+	Protocol  Protocol
 	Addresses Addresses
 }
 
@@ -109,7 +100,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Callers identifies the callers of a picker.
+// Callers identifies the callers of a picker by the context of their calls.
 type Callers interface {
 	Gateway(context.Context) string
 	Member(context.Context) string
@@ -123,7 +114,7 @@ type Reports interface {
 	// Forward receives access log entries whose lease another picker opened.
 	Forward(accesslog.Entry)
 	Attempt(accesslog.Attempt)
-	// Used receives each request that a gate allowed or denied, exactly once.
+	// Used receives each request that the access check allowed or denied, exactly once.
 	Used([]accesslog.Used)
 }
 
@@ -135,8 +126,8 @@ type Sharing interface {
 	Page(addr netip.AddrPort, page uint64, r endpoint.Reading)
 }
 
-// Observer receives the prompts that picks sent to servers. Sent must neither block nor keep the
-// Chain.
+// Observer receives all prompts that this process and its peers sent. Sent must neither block nor
+// keep the Chain.
 type Observer interface{ Sent(Sent) }
 
 // Stops delays picks after this process was paused, until it has read the changes that it missed.
@@ -155,14 +146,14 @@ type Troubles interface {
 	// Unserved receives a pool without a serving server, and the zero value when a server serves
 	// again or the pool is removed.
 	Unserved(pool objectid.Target, u Unserved)
-	// Changed receives the servers that stopped serving or serve again in a pool with at least one
+	// Changed receives the servers that stopped or resumed serving while the pool has at least one
 	// serving server.
 	Changed(pool objectid.Target, c Change)
 }
 
 // Addresses excludes some addresses.
 type Addresses interface {
-	// Never returns the kind of an address whose page must not be read, or "".
+	// Never returns why an address's metrics page must not be read, or "".
 	Never(netip.Addr) string
 	// Outside returns why no remote picker may name an address, or "".
 	Outside(netip.Addr) string
@@ -189,8 +180,7 @@ func (discarded) Changed(objectid.Target, Change)           {}
 // Protocol adapts the picker to gateways that Penstock does not configure.
 type Protocol struct {
 	extproc.Names
-	// Duplex assumes the body mode FULL_DUPLEX_STREAMED for gateways that do not send their body
-	// mode.
+	// Duplex assumes the body mode FULL_DUPLEX_STREAMED if the gateway does not send its mode.
 	Duplex bool
 	// Upstream registers metrics with the names of llm-d's EPP.
 	Upstream bool
@@ -198,8 +188,7 @@ type Protocol struct {
 	OnePool bool
 	// IgnoreSubset ignores the gateway's subset hint.
 	IgnoreSubset bool
-	// Conformance obeys the header test-epp-endpoint-selection, so that any client can choose its
-	// endpoint.
+	// Conformance obeys the header test-epp-endpoint-selection: any client can choose its endpoint.
 	Conformance bool
 }
 
@@ -210,9 +199,9 @@ type Sent struct {
 	Sender  string
 	Server  netip.AddrPort
 	Chain   prefix.Chain
-	Denied  bool   // if true, Adapter and Slots are not set
-	Adapter uint64 // hash; 0 for none
-	Slots   int    // number of the server's slots for adapters
+	Denied  bool   // if true, Adapter and Slots are unset
+	Adapter uint64 // hash of the LoRA adapter; 0 for none
+	Slots   int    // number of LoRA adapters that the server can hold at once
 }
 
 // Session names the server or cluster that has a session or a stored response.
@@ -220,9 +209,9 @@ type Session struct {
 	Pool objectid.Target `json:"p"`
 	ID   uint64          `json:"i"` // schedule.Session.ID
 	At   netip.AddrPort  `json:"a"`
-	// Cluster is set instead of At if the pool is an import.
+	// Cluster replaces At if the pool is an import.
 	Cluster string `json:"c,omitempty"`
-	// Response is set instead of ID for a stored response. Served, instead of At, then names the
+	// Response replaces ID for a stored response. Served then replaces At: it names the
 	// response's server or cluster.
 	Response request.ResponseID `json:"r,omitzero"`
 	Served   string             `json:"s,omitempty"`
@@ -233,13 +222,13 @@ type Session struct {
 
 // Peers are the pickers of other processes for the same gateways.
 type Peers interface {
-	// Alive reports whether the picker with this Owner exists. If it has ended, the picker that
-	// receives its access log entries counts its requests.
+	// Alive reports whether the picker with this Owner exists. After that picker has ended, the
+	// picker that receives its access log entries counts its requests.
 	Alive(owner string) bool
-	// Order returns the number of other pickers, and whether this picker is the first of all in an
-	// order on which all agree.
+	// Order returns the number of other pickers, and whether this picker is the first of all. All
+	// pickers agree on the order.
 	Order() (others int, first bool)
-	// Settle returns once the other pickers count this process's requests in flight, or ctx ends.
+	// Settle returns when the other pickers count this process's requests in flight, or ctx ends.
 	Settle(ctx context.Context)
 }
 
@@ -254,25 +243,25 @@ type Access interface {
 	// Allowed reports whether a Gateway may pick from a pool. changed closes when the result may
 	// have changed.
 	Allowed(gateway string, pool objectid.Target) (allowed bool, changed <-chan struct{})
-	// Lagging means that this process may lack recent objects, so that a denial may be wrong.
+	// Lagging means that this process may lack recent objects, so a denial may be wrong.
 	Lagging() bool
 }
 
 // Learner delivers a remote picker's endpoints to Envoy.
 type Learner interface {
-	// Learn returns nil once every Envoy that may call this picker has the addresses.
+	// Learn returns nil when every Envoy that may call this picker has the addresses.
 	Learn(ctx context.Context, pool objectid.Target, addrs []netip.AddrPort) error
 	// Isolated means that no Envoy reads configuration from this process, so another picker must
 	// handle the request.
 	Isolated() bool
 }
 
-// Body is how much of request bodies a pool needs.
+// Body selects the requests whose bodies a pool needs.
 type Body string
 
-// Body does not change the body mode of a gateway that sends its mode, as Envoy does.
+// Envoy and other gateways that send their body mode keep this mode, whatever Body is.
 const (
-	// BodyNone makes picks when the request headers arrive, without the body.
+	// BodyNone makes picks when the request headers arrive.
 	BodyNone Body = ""
 	// BodyBuffered makes picks after the whole body has arrived.
 	BodyBuffered Body = "Buffered"
@@ -287,27 +276,26 @@ const DefaultBodyLimit = 32 << 20
 // strategy "chwbl".
 const DefaultUserMessages = 2
 
-// Pool is the picker's configuration of an InferencePool, of an import (all exporting clusters of
-// an InferencePool), or of one exporting cluster of an import.
-// It is immutable.
+// Pool is the picker's immutable configuration of an InferencePool, of an import (all exporting
+// clusters of an InferencePool), or of one exporting cluster of an import.
 type Pool struct {
-	// ID identifies the pool. Gateways send its text in x-penstock-pool.
+	// ID is the pool's name. Gateways send its text in x-penstock-pool.
 	ID objectid.Target
-	// Default makes this the pool for gateways that send no pool. If several pools have Default,
-	// the picker uses the first by name.
+	// Default makes this the pool for gateways that send no pool. The first default pool by name
+	// counts.
 	Default bool
 	// Strategy is one of schedule.Names; "" means "load".
 	Strategy string
-	// Shadow is a second strategy, whose choices count only in metrics; "" means none.
+	// Shadow is a second strategy whose choices count only in metrics; "" means none.
 	Shadow string
-	// Plugins is the profile of the strategy "plugins". If Plugins is nil, the pool keeps its last
-	// valid strategy, or uses "load" if it has none.
+	// Plugins is the profile of the strategy "plugins". If nil, the pool keeps its last valid
+	// strategy; without one it uses "load".
 	Plugins *endpointpicker.Profile
 	Full    schedule.Full
-	// Scorers are the processes for Plugins.External, in the same order.
+	// Scorers are the processes for Plugins.External, in this order.
 	Scorers   []Scorer
 	Processor *Processor
-	// Criticality "" means Standard.
+	// Criticality of requests; "" means Standard.
 	Criticality schedule.Criticality
 	Models      *Models
 	FlowControl *FlowControl
@@ -326,8 +314,8 @@ type Pool struct {
 	SessionCookie string
 	// Responses sends a request that names a stored response to the server or cluster that has it.
 	Responses bool
-	// Spills sends requests to their route's spill targets when the pool is full. For a request
-	// whose route has no spill targets, full endpoints stay eligible.
+	// Spills sends requests to their route's spill targets when the pool is full. If the route has
+	// no spill targets, full endpoints stay eligible.
 	Spills bool
 	// Spill lists the spill targets that Envoys have. Picks use no other targets.
 	Spill []string
@@ -337,13 +325,13 @@ type Pool struct {
 	// response headers before Envoy also tries the next server.
 	NoHeadersLimit bool
 	Endpoints      []endpoint.Spec
-	// Gone means that no route uses the pool any more.
+	// Gone means that no route uses the pool any longer.
 	Gone bool
-	// Servers are the known model servers of a pool with a Relay, at most MaxServers. They are
-	// queried for models and health.
+	// Servers are the known model servers of a pool with a Relay, at most MaxServers. The picker
+	// queries them for models and health.
 	Servers []Server
-	// Clusters are the clusters of an import, or nil. If they are set, the fields about model
-	// servers have no effect.
+	// Clusters are the clusters of an import, or nil. If set, the fields about model servers have
+	// no effect.
 	Clusters *Clusters
 	Gateways bool
 	Metrics  endpoint.Metrics
@@ -361,7 +349,7 @@ type Pool struct {
 // Clusters are the choices of a pick for a whole import.
 type Clusters struct {
 	List []Cluster
-	// Further are hops to the import's spill targets, which follow the clusters in every pick.
+	// Further are hops to the import's spill targets. They follow the clusters in every pick.
 	Further []string
 	// Margin is how much cheaper than this cluster another cluster must be, as seconds of cost.
 	Margin time.Duration
@@ -369,17 +357,17 @@ type Clusters struct {
 	Latency bool
 	// Blind makes picks ignore prompts, even if bodies are read.
 	Blind bool
-	// Sessions sends a session's requests to one cluster, as long as this cluster accepts requests.
+	// Sessions sends a session's requests to one cluster while this cluster accepts requests.
 	Sessions bool
 }
 
 // Cluster is an exporting cluster of an import.
 type Cluster struct {
 	Name    string
-	Hop     string // as in Envoy: "envoy://hops/NAME"
-	Local   bool   // this cluster
-	Servers int    // number that the cluster declares; 0 if unknown
-	NoGRPC  bool   // the cluster accepts no gRPC requests
+	Hop     string // cluster name in Envoy: "envoy://hops/NAME"
+	Local   bool
+	Servers int // number that the cluster declares; 0 if unknown
+	NoGRPC  bool
 }
 
 // Server is one of Pool.Servers.
@@ -393,7 +381,7 @@ type Server struct {
 type KVEvents struct {
 	Port       uint16 // port of each server's PUB socket; 0 if the servers connect to Config.KVEvents
 	ReplayPort uint16 // port for lost events; 0 for none
-	Topic      string // prefix of the topics to read
+	Topic      string
 	Render     time.Duration
 }
 
@@ -403,10 +391,10 @@ type FlowControl struct {
 	flow.Saturation
 }
 
-// Scorer locates an external scorer in another process.
+// Scorer configures an external scorer.
 type Scorer struct {
 	Addresses []dial.Address // the first that answers is used
-	TLS       dial.TLS       // for addresses that are not Cleartext
+	TLS       dial.TLS
 }
 
 // Relay is the external picker that chooses for a pool: a remote picker if this process does not

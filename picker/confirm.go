@@ -7,10 +7,11 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// confirm returns whether a pick may keep its slot at an endpoint. Two processes may take the last
-// slot concurrently, so a pick that could exceed the limit waits until the peers count its request.
-// If the requests of all processes then exceed the limit, only the first process (Peers.Order) may
-// keep its slot: it waits up to a fifth of Config.Settle until the others gave theirs back.
+// confirm returns whether a pick may keep its place at an endpoint with a limit of requests in
+// flight. Two processes may take the last place concurrently. So a pick that could exceed the
+// limit waits until the peers count its request. If the requests of all processes then exceed the
+// limit, only the first process (Peers.Order) may keep its place: it waits up to a fifth of
+// Config.Settle until the other processes gave theirs back.
 func (p *Picker) confirm(ctx context.Context, at *endpoint.Load, limit int64) bool {
 	others, _ := p.config.Peers.Order()
 	if others == 0 || at.Total()*int64(others+1) <= limit {

@@ -56,7 +56,7 @@ func (pool *pool) dynamo() *endpointpicker.Dynamo {
 }
 
 type further struct {
-	prefill *endpoint.Endpoint // server that reads the prompt; nil if the main server reads it
+	prefill *endpoint.Endpoint // nil if the main server reads the prompt
 	encode  []*endpoint.Endpoint
 	lacks   []string
 	leases  []*endpoint.Lease
@@ -91,8 +91,8 @@ func (f *further) text(stage string) string {
 	return ""
 }
 
-// addFurther chooses the servers that encode images and read the prompt for the main server, and
-// opens their leases. If no such server is free, the main server does this work itself.
+// addFurther chooses servers that encode images and read the prompt for the main server, and opens
+// their leases. If no such server is free, the main server does the work.
 func (k *pick) addFurther(work *endpoint.Work) {
 	d := k.pool.disagg()
 	if d == nil || len(k.ranked) == 0 {
@@ -113,8 +113,8 @@ func (k *pick) addFurther(work *endpoint.Work) {
 			k.further.lacks = append(k.further.lacks, stagePrefill)
 		case servers[0] != first.Endpoint: // otherwise the main server also reads the prompt
 			k.further.prefill = servers[0]
-			// Another server reads the prompt, so the time to the first byte does not measure the
-			// main server's speed.
+			// The other server reads the prompt. So the time to the first byte does not measure the
+			// main server.
 			work.Tokens, work.Measure, work.Features = 0, false, endpoint.Features{}
 		}
 	}
@@ -202,8 +202,8 @@ func (k *pick) nameFurther(a *extproc.Answer) {
 	}
 }
 
-// only reduces an answer to one endpoint and the spill targets, because the answer's headers are
-// correct only for this endpoint.
+// only reduces an answer to one endpoint and the spill targets: the answer's headers are correct
+// only for this endpoint.
 func (k *pick) only(a *extproc.Answer, to *endpoint.Endpoint) {
 	one := listed(append([]string{to.Text}, k.spillTo...), retries(k.request))
 	a.Endpoints, a.MaxRetries = one.Endpoints, one.MaxRetries

@@ -95,8 +95,7 @@ func TestDisagg_StagesAreNamed(t *testing.T) {
 	}
 }
 
-// A request counts at its prefill server until the first token, because the prefill server reads
-// the prompt.
+// A request counts at its prefill server until the first token.
 func TestDisagg_PrefillServerCountsTheRequestUntilItsAnswer(t *testing.T) {
 	p := runPicker(t, Config{})
 	list := withRoles("10.0.0.1:80", "decode", "10.0.0.2:80", "prefill", "10.0.0.3:80", "prefill")
@@ -144,8 +143,7 @@ func TestDisagg_PrefillServerCountsTheRequestUntilItsAnswer(t *testing.T) {
 	}
 }
 
-// If no prefill server is free, the decode server also reads the prompt. The request is not
-// rejected.
+// If no prefill server is free, the decode server reads the prompt, and the request passes.
 func TestDisagg_FullOrGonePrefillLeavesDecodeAlone(t *testing.T) {
 	p := runPicker(t, Config{})
 	pool := Pool{ID: poolID("ns/pool"), Strategy: "plugins", Plugins: parsed(t, stagesDoc(allStages)),

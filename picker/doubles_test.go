@@ -10,14 +10,14 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// The types of this file implement the interfaces in Config for tests. Each method calls a function
-// in a field; a nil function has no effect.
+// The types of this file implement the interfaces in Config. Each method calls a function in a
+// field; nil has no effect.
 
 type callers struct {
 	unrestricted
 	gateway  func(context.Context) string
 	exported func(pool, member string) bool
-	member   string // the member that makes all calls
+	member   string // the member of all calls
 }
 
 func (c callers) Member(context.Context) string { return c.member }
@@ -70,7 +70,6 @@ type stops func(time.Time) time.Duration
 
 func (s stops) Behind(now time.Time) time.Duration { return s(now) }
 
-// outsideOf denies the addresses in a prefix.
 type outsideOf struct {
 	unrestricted
 	prefix netip.Prefix

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// With --router-mode direct, each Dynamo worker has a frontend beside it that reads the numbers of
-// the workers for a request from its headers. A worker's number is a hash of its pod's name.
+// With --router-mode direct, each Dynamo worker has its own frontend. The frontend reads the
+// numbers of a request's workers from headers. A worker's number is a hash of its pod's name.
 
 const (
 	modeAggregated    = "aggregated"
@@ -49,7 +49,7 @@ func (pool *pool) dynamoHeaders(p *endpointpicker.Dynamo, to, prefill *endpoint.
 }
 
 // rank returns an endpoint's index among the servers of its pod, ordered by port. These servers
-// have the same IP address and the same worker number. several is false if the pod has one server.
+// share the IP address and the worker number. several is false if the pod has one server.
 func (pool *pool) rank(e *endpoint.Endpoint, number uint64) (rank int, several bool) {
 	list, ip := pool.snapshot.Endpoints, e.Addr.Addr()
 	at, _ := slices.BinarySearchFunc(list, netip.AddrPortFrom(ip, 0),

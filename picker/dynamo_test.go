@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 )
 
-// The expected numbers come from Dynamo's hash_pod_name.
+// The expected numbers are from Dynamo's hash_pod_name.
 func TestDynamo_WorkersHaveTheNumbersOfTheirPods(t *testing.T) {
 	for name, want := range map[string]uint64{
 		"worker-0":     1186445869714687,

@@ -17,16 +17,15 @@ func endOf(p *Picker, a extproc.Answer) {
 	lease.Done()
 }
 
-// If a client's request has ended, the client's next request must get the free slot, even if the
-// picker gets the report of the end late. Otherwise the request is spilled or rejected while a
-// server is idle.
+// After a client's request has ended, its next request must get the free place, even if the report
+// of the end is late. Otherwise a request is spilled or rejected while a server is idle.
 func TestFull_PickWaitsForTheReportOfAnEnd(t *testing.T) {
 	spills := []string{"envoy://b/"}
 	spilling := Pool{Spills: true, Spill: spills}
 	for name, c := range map[string]struct {
 		pool    Pool
 		request extproc.Request
-		list    string // expected list if the end is not reported
+		list    string // expected if the end is not reported
 		status  int
 	}{
 		"no other place":              {status: 429},
@@ -80,8 +79,8 @@ func keyed(key uint64) *extproc.Request {
 	return r
 }
 
-// Consecutive requests with one key must stay at the key's server, even if the picker gets the
-// reports of their ends late. Otherwise other servers read the cached prompt again.
+// Consecutive requests with one key must stay at the key's server, even if the reports of their
+// ends are late. Otherwise other servers read the cached prompt again.
 func TestCHWBL_PickWaitsForTheReportOfAnEnd(t *testing.T) {
 	for name, full := range map[string]schedule.Full{"beyond the bound": {}, "beyond the limit": {InFlight: 2}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -123,8 +122,8 @@ func TestCHWBL_PickWaitsForTheReportOfAnEnd(t *testing.T) {
 	}
 }
 
-// A pick waits at most Config.EndWait for other requests to end, even if it finds first the key's
-// endpoint full, and then the pool.
+// A pick waits at most Config.EndWait for other requests to end, even if first the key's endpoint
+// is full, and then the pool.
 func TestCHWBL_FullPoolCostsOneWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, err := New(Config{})
@@ -144,7 +143,7 @@ func TestCHWBL_FullPoolCostsOneWait(t *testing.T) {
 					a.Endpoints, a.Status, time.Since(began))
 			}
 		}
-		pick() // this pick passes over the key's endpoint
-		pick() // this pick finds the pool full
+		pick() // passes over the key's endpoint
+		pick() // finds the pool full
 	})
 }

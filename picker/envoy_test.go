@@ -54,14 +54,14 @@ var testClusters = []cluster{
 type pod struct {
 	*httptest.Server
 	name   string
-	status func() int // nil means status 200
+	status func() int // nil means 200
 
 	mu   sync.Mutex
 	last http.Header
 	body []byte
 	page string // metrics page
 
-	begun chan string // receives each request's path as soon as the headers have arrived
+	begun chan string // receives each request's path after the headers
 }
 
 func (p *pod) addr() netip.AddrPort {
@@ -113,7 +113,7 @@ func (p *pod) answer(status func() int) {
 	p.status = status
 }
 
-// shows sets the pod's metrics page. adapters are the running adapters; there are two slots.
+// shows sets the pod's metrics page. adapters are the running adapters; two slots exist.
 func (p *pod) shows(queue int, kv float64, adapters string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,8 +123,8 @@ func (p *pod) shows(queue int, kv float64, adapters string) {
 		queue, kv, adapters)
 }
 
-// hold makes the pod block until release, or until the end of the test. blocked receives a value
-// for each request.
+// hold makes the pod block until release, or the end of the test. blocked receives a value for each
+// request.
 func (p *pod) hold(t testing.TB) (blocked <-chan struct{}, release func()) {
 	arrived, open := make(chan struct{}, 16), make(chan struct{})
 	release = sync.OnceFunc(func() { close(open) })
@@ -137,7 +137,7 @@ type gateway struct {
 	picker *Picker
 	url    string
 	pods   []*pod
-	other  *pod // the pod behind the hop
+	other  *pod // behind the hop
 	server *grpc.Server
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // sources returns where each endpoint publishes its KV events. Servers at one IP address publish at
-// consecutive ports. endpoints is sorted by address.
+// consecutive ports. endpoints must be sorted by address.
 func (e *KVEvents) sources(endpoints []endpoint.Endpoint) []kvevents.Source {
 	out := make([]kvevents.Source, 0, len(endpoints))
 	for at, rank := range ranked(endpoints) {

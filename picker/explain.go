@@ -18,39 +18,38 @@ import (
 // Explanation describes which endpoints a pool would choose now, and why.
 type Explanation struct {
 	Pool     string `json:"pool"`
-	Known    bool   `json:"known"` // if false, no other field is set
+	Known    bool   `json:"known"` // if false, only Pool is set
 	Strategy string `json:"strategy,omitempty"`
 	Choice   string `json:"choice,omitempty"`
-	Body     string `json:"body,omitempty"` // which bodies the pool reads; "" for none
-	// Criticality is the request's criticality, or "" if the pool does not use it.
+	Body     string `json:"body,omitempty"` // the requests whose bodies the pool reads; "" for none
+	// Criticality is "" if the pool does not use it.
 	Criticality schedule.Criticality `json:"criticality,omitempty"`
-	// Targets are the models that may replace the request's model. The other fields describe a
-	// request with the target of the greatest weight.
+	// Targets are the models that may replace the request's model. The other fields assume the
+	// target of the greatest weight.
 	Targets []ModelTarget `json:"targets,omitempty"`
-	// Scored is the time of the earlier pick whose external scores this explanation reuses; nil if
-	// it uses none.
+	// Scored is the time of the earlier pick whose external scores this explanation reuses, or nil.
 	Scored *time.Time `json:"scored,omitempty"`
 	// Processor is the service that the pool calls before each pick, or nil. The other fields
-	// ignore the processor's answer.
+	// ignore its answer.
 	Processor *Prepares `json:"processor,omitempty"`
-	// Flow is the state of flow control, or nil if the pool has none. The other fields describe a
-	// request that flow control has admitted.
+	// Flow is the state of flow control, or nil without flow control. The other fields assume that
+	// flow control has admitted the request.
 	Flow *Held `json:"flow,omitempty"`
-	// Relay lists the addresses of the pool's remote pickers. If it is set, the fields about
-	// endpoints are unset.
+	// Relay lists the addresses of the pool's remote pickers. If set, the fields about endpoints
+	// are unset.
 	Relay []string `json:"relay,omitempty"`
-	// Clusters are the clusters of an import, best first, for a request without a prompt. If they
-	// are set, the fields about endpoints are unset.
+	// Clusters are the clusters of an import, best first, for a request without a prompt. If set,
+	// the fields about endpoints are unset.
 	Clusters []ClusterCost `json:"clusters,omitempty"`
-	// Endpoints is the list that Envoy would get. It is "" if the pick would fail with Status (429
-	// or 503) and Reason.
+	// Endpoints is the list that Envoy would get. If "", the pick would fail with Status (429 or
+	// 503) and Reason.
 	Endpoints  string             `json:"endpoints,omitempty"`
 	MaxRetries int                `json:"maxRetries"`
 	Status     int                `json:"status,omitempty"`
 	Reason     string             `json:"reason,omitempty"`
-	Exceeded   []schedule.Excess  `json:"exceeded,omitempty"` // the limits behind Reason
+	Exceeded   []schedule.Excess  `json:"exceeded,omitempty"`
 	Verdicts   []schedule.Verdict `json:"verdicts,omitempty"` // one for each endpoint, by address
-	// Stages list the servers that encode images or read the prompt for requests that need this.
+	// Stages are the choices for requests that need image encoding or separate prompt reading.
 	Stages []Stage `json:"stages,omitempty"`
 }
 
@@ -69,8 +68,8 @@ type Held struct {
 
 const explainTimeout = 300 * time.Millisecond
 
-// Explain returns which endpoints the pool would choose now for a request with these headers, whose
-// names are in lower case. It does not change later picks.
+// Explain returns which endpoints the pool would choose now for a request with these headers (names
+// in lower case). Explain does not change later picks.
 func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	pool := p.pool(name)
 	if pool == nil {
@@ -178,8 +177,7 @@ func headerOf(headers map[string]string) func(string) []byte {
 	}
 }
 
-// History returns the pool's recorded picks that have verdicts, newest first; nil for an unknown
-// pool.
+// History returns the pool's recorded picks with verdicts, newest first; nil for an unknown pool.
 func (p *Picker) History(name string) []*Record {
 	pool := p.pool(name)
 	if pool == nil {
@@ -205,5 +203,5 @@ func (p *Picker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(status)
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
-	_ = encoder.Encode(answer) // fails only if the client has left
+	_ = encoder.Encode(answer) // fails only if the client has disconnected
 }

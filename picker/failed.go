@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// Dead implements extproc.Failures. It returns true if a probe finds the server dead. Picks then
-// treat the server as suspect.
+// Dead implements extproc.Failures: it probes the server. Picks treat a dead server as suspect.
 func (p *Picker) Dead(ctx context.Context, gateway, name string, server netip.AddrPort) bool {
 	pool := p.pool(name)
 	if pool == nil || !p.allowed(gateway, pool.ID) {

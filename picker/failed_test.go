@@ -51,7 +51,7 @@ func (a allowing) Allowed(gateway string, _ objectid.Target) (bool, <-chan struc
 func (allowing) Lagging() bool { return false }
 
 // A dead server becomes suspect after a call from a Gateway that may use its pool. Other calls
-// about this server cause no probe, and get no result.
+// about it cause no probe, and get no result.
 func TestFailed_DeadServerIsSuspectAndOthersAreNotAsked(t *testing.T) {
 	calls := 0
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -81,9 +81,8 @@ func TestFailed_DeadServerIsSuspectAndOthersAreNotAsked(t *testing.T) {
 	}
 }
 
-// A stream with status 200 that is cut or ends in a server's error counts as a failure of the
-// server. The picker learns neither speed nor progress from it, and suspects the server after
-// three. A client's errors do not count.
+// A stream with status 200 that is cut or ends in a server's error counts as the server's failure:
+// it shows no speed or progress, and three make the server suspect. A client's errors do not count.
 func TestFailed_StreamsThatEndInAnErrorAreFailures(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*accesslog.Entry)

@@ -52,9 +52,8 @@ func (c gatewayCall) responseBody() {
 		ResponseBody: &extprocv3.HttpBody{Body: []byte("data: {}\n\n")}}})
 }
 
-// If a gateway that Penstock does not configure sends response bodies, the first body message
-// counts as the first token. Response headers do not: servers send them before they read the
-// prompt.
+// For a gateway that Penstock does not configure, the first body message counts as the first token.
+// Response headers do not count, because servers send them before they read the prompt.
 func TestFirstToken_BehindAnotherGatewayTheBodyCounts(t *testing.T) {
 	const events, object = "text/event-stream; charset=utf-8", "application/json"
 	for _, tt := range []struct {

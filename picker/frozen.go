@@ -12,12 +12,12 @@ import (
 )
 
 // A server that freezes before it sends headers delays a stream by at most the server's
-// HeadersLimit (endpoint.Load). Then Envoy tries the pick's next server in parallel, and resets the
+// HeadersLimit (endpoint.Load). Then Envoy also tries the pick's next server, and resets the
 // request at the server whose headers come later.
 //
 // An overloaded pool must not get requests twice. So the limit is endpoint.MaxHeadersLimit while
-// the next server is suspect or busy, and for stormTime after a storm: in a storm, several servers
-// that are not failing exceed their limits.
+// the next server is suspect or busy, and for stormTime after a storm: several servers that are
+// not failing exceed their limits.
 const (
 	// In a storm, at least 1/stormShare of the pool's servers, and at least two, exceed their
 	// limits within stormWindow.

@@ -20,8 +20,8 @@ func streamOf500() *extproc.Request {
 	return r
 }
 
-// answers makes a pick for a stream, and reports that the pick's endpoint number by has sent
-// headers after the time took. It returns the pick's HeadersLimit and first endpoint.
+// answers makes a pick for a stream, and reports that the pick's endpoint number by sent headers
+// after took. It returns the pick's HeadersLimit and first endpoint.
 func answers(t *testing.T, p *Picker, by int, took time.Duration) (limit time.Duration, picked string) {
 	t.Helper()
 	a := p.Pick(t.Context(), streamOf500())
@@ -86,8 +86,8 @@ func TestFrozen_LimitNeedsAServerThatMayAnswerInstead(t *testing.T) {
 	}
 }
 
-// The limit is 20 s if the pick's next server needs 3 s to read its prompts, or is suspect. A
-// server is not busy because of many earlier prompts that it has read faster than assumed.
+// The limit is 20 s if the pick's next server needs 3 s to read its prompts, or is suspect. Prompts
+// that a server has read faster than assumed do not make it busy.
 func TestFrozen_LimitIsLongBeforeABusyServer(t *testing.T) {
 	open := func(p *Picker, tokens int) (leases []*endpoint.Lease) {
 		for i := range 3 {
@@ -183,7 +183,7 @@ func TestFrozen_SlowPoolHasTheLongestLimit(t *testing.T) {
 		if limit, _ := answers(t, p, 0, 5*time.Millisecond); limit == endpoint.MaxHeadersLimit {
 			t.Error("the longest limit 30 s later")
 		}
-		// Single slow responses, each in a window of its own, are no storm.
+		// Single slow responses, each in a separate window, are no storm.
 		for range 6 {
 			time.Sleep(2 * stormWindow)
 			if limit, _ := answers(t, p, 0, time.Minute); limit == 0 {

@@ -10,7 +10,7 @@ import (
 
 // Of a remote picker's entries, a pick names only addresses inside the declared ranges and ports,
 // as package net parses them. Without ranges, it names no loopback, link-local or multicast
-// address. The picker reports all other entries as out of range.
+// address. All other entries are reported as out of range.
 func FuzzRelay_NamesOnlyAllowedAddresses(f *testing.F) {
 	for _, s := range []string{
 		"10.1.2.3:8000", "10.1.2.3:8001", " 10.1.2.3:8000 ,[::ffff:10.1.2.3]:8000",

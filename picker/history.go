@@ -11,19 +11,18 @@ import (
 // ResultSent is the result of a Record whose Sent is not nil.
 const ResultSent = "sent"
 
-// SentTo is a request that Envoy sent to an exporting cluster of an import, whose picker chose the
-// model server. Envoy chose the cluster in order, by weights, from a pick among the clusters, or as
-// a spill target.
+// SentTo is a request that Envoy sent to an exporting cluster of an import. That cluster's picker
+// chose the model server. Envoy chose the cluster in order, by weights, from a pick, or as a spill
+// target.
 type SentTo struct {
-	// Declined means that no server of this cluster began the request, so Envoy sent the request to
-	// the next cluster or spill target.
+	// Declined means that no server of this cluster began the request. Envoy then sent it to the
+	// next cluster or spill target.
 	Declined bool `json:"declined,omitempty"`
-	// Details is %RESPONSE_CODE_DETAILS% if this gateway's Envoy responded itself, or "".
+	// Details is %RESPONSE_CODE_DETAILS% if this gateway's Envoy responded itself, else "".
 	Details string `json:"details,omitempty"`
-	// There is the request's ID in the other cluster. It is "" if that ID is unknown, or equal to
-	// the ID here.
+	// There is the request's ID in the other cluster; "" if unknown or equal to the ID here.
 	There   string `json:"there,omitempty"`
-	Spilled bool   `json:"spilled,omitempty"` // a pool spilled the request
+	Spilled bool   `json:"spilled,omitempty"`
 }
 
 // Record is one pick, or, if Sent is set, a request sent to another cluster.
@@ -31,26 +30,25 @@ type Record struct {
 	Time     time.Time `json:"time"`
 	Pool     string    `json:"pool"`
 	Strategy string    `json:"strategy"`
-	// Choice is the type of the picker in strategy plugins, or "".
+	// Choice is the type of the picker in the strategy "plugins", or "".
 	Choice string `json:"choice,omitempty"`
-	Model  string `json:"model,omitempty"` // if the pool reads bodies
-	// Criticality is the request's criticality, or "" if the pool does not use it.
+	Model  string `json:"model,omitempty"` // "" if the pool reads no bodies
+	// Criticality is "" if the pool does not use it.
 	Criticality schedule.Criticality `json:"criticality,omitempty"`
 	// Session describes how the strategy "session" found the request's session, or "".
 	Session string `json:"session,omitempty"`
-	// Follows describes whether the request went to the server with the stored response that it
-	// names. It is "" if the request names none.
+	// Follows describes whether the request went to the server with the stored response that the
+	// request names; "" without such a response.
 	Follows   string `json:"follows,omitempty"`
 	Result    string `json:"result"` // "picked", "spilled", "relayed", or a Reason
 	Status    int    `json:"status,omitempty"`
 	Endpoints string `json:"endpoints,omitempty"`
 	Lease     string `json:"lease,omitempty"`
-	// Exceeded are the limits that prevented a pick. They are set for each 429, and for a sample of
-	// the spilled requests.
+	// Exceeded are the limits that prevented a pick, for each 429 and a sample of spilled requests.
 	Exceeded []schedule.Excess `json:"exceeded,omitempty"`
-	// Prefill is the server that reads the prompt, and Encode lists the servers that encode images.
-	// They are empty if the servers in Endpoints do this work. Missing lists "prefill" and "encode"
-	// if no server for this work was free.
+	// Prefill is the server that reads the prompt, Encode the servers that encode images. If empty,
+	// the servers in Endpoints do this work. Missing lists "prefill" and "encode" if no server for
+	// the work was free.
 	Prefill string   `json:"prefill,omitempty"`
 	Encode  string   `json:"encode,omitempty"`
 	Missing []string `json:"missing,omitempty"`
@@ -59,33 +57,33 @@ type Record struct {
 	OutOfRange []string `json:"outOfRange,omitempty"`
 	Error      string   `json:"error,omitempty"`
 	// Request is the x-request-id. Picker names the picker process. Tokens is the length of the
-	// prompt; without a read body it is an estimate from content-length.
+	// prompt, estimated from content-length if the picker did not read the body.
 	Request string `json:"request,omitempty"`
 	Gateway string `json:"gateway,omitempty"`
 	Picker  string `json:"picker,omitempty"`
 	Tokens  int    `json:"tokens,omitempty"`
-	// Bytes is the size of the body, or 0 if the picker did not read it. Served is the model that
+	// Bytes is the size of the body, 0 if the picker did not read it. Served is the model that
 	// replaced Model, or "".
 	Bytes  int    `json:"bytes,omitempty"`
 	Served string `json:"served,omitempty"`
-	// Stages are the stages that the request passed, in order. They are set only if Picks.Request
-	// selects one request.
+	// Stages are the stages that the request passed. They are set only if Picks.Request selects one
+	// request.
 	Stages    []Passed   `json:"stages,omitempty"`
 	Processor *Processed `json:"processor,omitempty"`
-	// Waited is how long the request waited in flow control before the pick.
+	// Waited is how long the request waited in flow control.
 	Waited time.Duration `json:"waited,omitempty"`
 	// Resumed is how long the request waited for a model server to start.
 	Resumed time.Duration `json:"resumed,omitempty"`
-	// Candidates is the number of endpoints that passed the filters. Compared lists the best 8 of
-	// them, the picked endpoints first.
+	// Candidates counts the endpoints that passed the filters. Compared lists the best 8, the
+	// picked endpoints first.
 	Candidates int      `json:"candidates,omitempty"`
 	Compared   []Choice `json:"compared,omitempty"`
-	// Lacks counts the servers that the pick excluded because they lack the model; nil if none.
+	// Lacks counts the servers that lack the model, which the pick excluded; nil if none.
 	Lacks   *Lacks   `json:"lacks,omitempty"`
 	Sent    *SentTo  `json:"sent,omitempty"`
 	Outcome *Outcome `json:"outcome,omitempty"`
-	// Verdicts are for a sample of picks. With more than 16 endpoints, Omitted counts the other
-	// endpoints by the filter that removed them.
+	// Verdicts are set for a sample of picks. With more than 16 endpoints, Omitted counts the
+	// others by the filter that removed them.
 	Verdicts []schedule.Verdict `json:"verdicts,omitempty"`
 	Omitted  map[string]int     `json:"omitted,omitempty"`
 }
@@ -98,12 +96,12 @@ type Passed struct {
 }
 
 const (
-	// historySize bounds a pool's records, and maxRecords the records of all pools. A pool keeps at
-	// least minHistory. A record with 16 verdicts takes about 10 KiB.
+	// historySize bounds a pool's records, and maxRecords the records of all pools. Each pool keeps
+	// at least minHistory. A record with 16 verdicts takes about 10 KiB.
 	historySize = 64
 	minHistory  = 4
 	maxRecords  = 1024
-	// A pool records at most one pick with verdicts in each historyEvery or, if this is longer, in
+	// A pool records at most one pick with verdicts in the longer of historyEvery and
 	// historyPerEndpoint times the number of its endpoints.
 	historyEvery       = 20 * time.Millisecond
 	historyPerEndpoint = 200 * time.Microsecond
@@ -113,7 +111,7 @@ const (
 type history struct {
 	last atomic.Int64
 	next atomic.Uint64
-	size atomic.Int64 // maximum number of records; 0 for a removed pool, whose notes still refer to its history
+	size atomic.Int64 // maximum number of records; 0 for a removed pool, although notes of its picks may follow
 	ring [historySize]atomic.Pointer[Record]
 }
 
@@ -131,8 +129,8 @@ func (h *history) resize(size int64) {
 	}
 }
 
-// due reports whether the last record is so old that this pick may be recorded. It returns true to
-// only one of several concurrent picks.
+// due reports whether this pick is due for a record. Of several concurrent picks, only one gets
+// true.
 func (h *history) due(now time.Time, endpoints int) bool {
 	last, at := h.last.Load(), int64(now.Sub(start))
 	return (last == 0 || at-last >= int64(max(historyEvery, time.Duration(endpoints)*historyPerEndpoint))) &&

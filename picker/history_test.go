@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Records are large because of their verdicts, so each pool keeps fewer of them if there are more
-// pools.
+// Records are large because of their verdicts, so each of many pools keeps fewer.
 func TestExplain_RecordsOfManyPoolsAreBounded(t *testing.T) {
 	p := poolOf(t, 1, "round-robin")
 	records := func() (all int) {
@@ -52,7 +51,7 @@ func TestExplain_RecordsOfManyPoolsAreBounded(t *testing.T) {
 	}
 }
 
-// Notes of picks may outlive their pool, but must not keep the pool's records in memory.
+// Notes of picks may outlive their pool, but must not keep its records in memory.
 func TestExplain_RecordsOfRemovedPoolsAreGone(t *testing.T) {
 	p := poolOf(t, 1, "round-robin")
 	h := p.pool("ns/pool").history
@@ -62,7 +61,7 @@ func TestExplain_RecordsOfRemovedPoolsAreGone(t *testing.T) {
 	}
 	p.Remove(poolID("ns/pool"))
 	p.Remove(poolID("ns/pool"))
-	h.add(new(Record)) // a record of a pick that was in flight
+	h.add(new(Record)) // of a pick that was in flight
 	if n := len(h.list()); n != 0 {
 		t.Errorf("%d records are left, want 0", n)
 	}

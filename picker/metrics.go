@@ -31,8 +31,8 @@ type metrics struct {
 	upstream   *upstreamMetrics
 }
 
-// poolMetrics are a pool's metrics. The pool's first pick creates them, because most series on the
-// metrics page would otherwise belong to unused pools.
+// poolMetrics are a pool's metrics. The pool's first pick creates them: otherwise most series on
+// the metrics page would belong to unused pools.
 type poolMetrics struct {
 	seconds func() prometheus.Observer
 	vec     *prometheus.CounterVec

@@ -12,18 +12,18 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Models are a pool's rules for models and objectives. They are immutable.
+// Models are a pool's immutable rules for models and objectives.
 type Models struct {
-	Named map[string]ModelRule // keyed by the model that the request names
-	Other *ModelRule           // rule for other models; may be nil
-	// Objectives maps objectives to priorities. Higher priorities go first; 0 is the default.
+	Named map[string]ModelRule
+	Other *ModelRule // may be nil
+	// Objectives maps objectives to priorities; higher goes first, and 0 is the default.
 	Objectives map[string]int32
 }
 
-// ModelRule is the rule for a model.
+// ModelRule decides a model's criticality and replacements.
 type ModelRule struct {
 	Criticality schedule.Criticality // "" means the pool's criticality
-	Targets     []ModelTarget        // replacements of the model; if empty, requests keep their model
+	Targets     []ModelTarget        // replacements of the model; if empty, the model stays
 }
 
 // ModelTarget is a replacement model.
@@ -52,12 +52,12 @@ type modelRules struct {
 type modelRule struct {
 	criticality schedule.Criticality
 	targets     []*request.Target
-	until       []uint64 // for each target, the sum of the weights up to and including its own
+	until       []uint64 // for each target, the sum of the weights up to this target
 	drawn       atomic.Uint64
 }
 
-// golden is 2^64 divided by the golden ratio. Its multiples modulo 2^64 are so evenly distributed
-// that in any run of requests each target gets its share (Weyl's sequence; Knuth, TAOCP 6.4).
+// golden is 2^64 divided by the golden ratio. Its multiples modulo 2^64 are evenly distributed, so
+// each target gets its share in any run of requests (Weyl's sequence; Knuth, TAOCP 6.4).
 const golden = 0x9e3779b97f4a7c15
 
 func newModelRules(m *Models, start func() uint64) *modelRules {
@@ -128,10 +128,10 @@ const (
 	prioritySheddable = -1
 )
 
-// priority returns the priority of the objective that the request's header names. It ignores the
-// header unless the pool trusts headers or a gate of this cluster let the request in.
-// Without a known objective, the priority follows from the criticality of the request's model. The
-// inference extension uses priority 0 instead, so a misspelled header promotes a Sheddable model.
+// priority returns the priority of the objective that the request's header names. The header counts
+// only if the pool trusts headers or an access policy of this cluster admitted the caller.
+// Without a known objective, the criticality of the request's model decides. The inference
+// extension uses priority 0 instead, so a misspelled header promotes a Sheddable model.
 func (pool *pool) priority(r *extproc.Request) int32 {
 	trusted := func() bool {
 		by := caller(r)

@@ -36,13 +36,12 @@ func asksForModels(h *extproc.Message) bool {
 	return method == http.MethodGet || method == http.MethodHead
 }
 
-// listsAlone reports whether a call requests the models of a whole import.
 func listsAlone(r *extproc.Request) bool {
 	return r.Bodyless && len(r.Pools) > 0 && strings.HasSuffix(r.Pool, "@") && asksForModels(r.Headers)
 }
 
-// keys returns the restricted API keys of a request from a Gateway of this cluster, whose gate sets
-// KeysHeader. It returns "" for other requests, because their clients may have set KeysHeader.
+// keys returns the request's restricted API keys, or "". KeysHeader counts only from a Gateway of
+// this cluster: other clients may set the header themselves.
 func keys(r *extproc.Request) string {
 	if !r.Reported() || r.Member != "" {
 		return ""
@@ -51,9 +50,8 @@ func keys(r *extproc.Request) string {
 }
 
 // listModels answers a request for the list of models with the models of all pools of its route.
-// For a restricted API key, the list has only permitted models, and the request never goes to a
-// server. listModels returns false if it does not answer: for example because no server reports a
-// model.
+// A restricted API key sees only permitted models, and such a request never goes to a server.
+// listModels returns false without an answer, for example if no server reports a model.
 func (k *pick) listModels() bool {
 	p, r, pool := k.picker, k.request, k.pool
 	restricted := keys(r)
@@ -107,8 +105,8 @@ func (k *pick) listModels() bool {
 	return true
 }
 
-// addDeployed adds to the list the model of a pool whose servers Config.OnDemand starts. The list
-// may lack this model even if a server runs: the server may report another name, or none.
+// addDeployed adds the model of a pool whose servers Config.OnDemand starts. The list may lack this
+// model even if a server runs: the server may report another name, or none.
 func (p *Picker) addDeployed(list []models.Model, pool *pool, permits func(pool, model string) bool) []models.Model {
 	if p.config.OnDemand == nil || !permits(pool.ID.String(), "") {
 		return list
@@ -144,9 +142,9 @@ func (k *pick) listedBy(pool *pool, listed models.Pool) models.Pool {
 }
 
 const (
-	poolSubset = "subset" // label selector of the subset that a share of the route uses
-	// How the route rewrites requests to gateways: the new host, the new path, or a prefix of the
-	// path and its replacement.
+	poolSubset = "subset" // label selector for a part of the pool's servers
+	// The route rewrites requests to gateways: new host, new path, or a path prefix and its
+	// replacement.
 	poolHost, poolPath, poolPrefix, poolReplace = "host", "path", "prefix", "replace"
 )
 
@@ -163,8 +161,8 @@ func rulePool(entry string) (name string, how url.Values) {
 // Limits of the host and path of requests to gateways, in bytes.
 const maxHost, maxPath = 255, 1024
 
-// gateways returns the gateways of a pool to query for models. It returns none for a request that
-// has passed another Penstock gateway, because two gateways could query each other endlessly.
+// gateways returns the gateways of a pool to query for models. A request that has passed another
+// Penstock gateway gets none: two gateways could query each other endlessly.
 func (pool *pool) gateways(h *extproc.Message, how url.Values) models.Pool {
 	out := models.Pool{Name: pool.Name, Protocol: pool.Metrics.Protocol, Host: string(h.Header(":authority"))}
 	out.Path, _, _ = strings.Cut(string(h.Header(":path")), "?")
@@ -192,7 +190,7 @@ func (pool *pool) gateways(h *extproc.Message, how url.Values) models.Pool {
 }
 
 func (pool *pool) servers(subset string) models.Pool {
-	pool.snapshot.MarkUsed() // keeps reading the metrics pages, which list loaded adapters
+	pool.snapshot.MarkUsed() // keeps the metrics pages read: they list loaded adapters
 	out := models.Pool{Name: pool.Name, Subset: subset, Protocol: pool.Metrics.Protocol}
 	selected := func(*endpoint.Endpoint) bool { return true }
 	if subset != "" {

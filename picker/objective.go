@@ -6,8 +6,8 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Request headers with objectives for the time to the first token (TTFT) and the time per output
-// token (TPOT), in milliseconds. llm-d's headers take precedence over the plain ones.
+// Request headers with objectives in milliseconds: time to the first token (TTFT) and time per
+// output token (TPOT). llm-d's headers take precedence over the plain ones.
 const (
 	ttftHeader      = "x-llm-d-slo-ttft-ms"
 	tpotHeader      = "x-llm-d-slo-tpot-ms"

@@ -18,8 +18,8 @@ func (g *gateway) chat(t testing.TB, pairs ...string) (pod string, status int, r
 	return response.Header.Get("x-pod"), response.StatusCode, response.Header.Get("x-penstock-reason")
 }
 
-// From Envoy's access log the picker learns that one server takes 200 ms to its first token. It
-// then avoids the server for requests with a shorter objective.
+// By Envoy's access log, one server takes 200 ms to its first token. The picker then avoids the
+// server for requests with a shorter objective.
 func TestSLO_ThroughEnvoy(t *testing.T) {
 	g := startGateway(t, route{Name: "a", Cluster: "closed", Mode: buffered, Allow: true})
 	g.pods[0].answer(func() int { time.Sleep(200 * time.Millisecond); return 200 })
@@ -80,8 +80,8 @@ func TestSLO_ThroughEnvoy(t *testing.T) {
 	}
 }
 
-// After a denied prompt of megabytes, or a request without a prompt, the picker must not predict
-// that small requests are slow.
+// After a denied prompt of megabytes, or a request without a prompt, small requests must not be
+// predicted as slow.
 func TestSLO_HugePromptShedsNoSmallRequest(t *testing.T) {
 	g := startGateway(t, route{Name: "a", Cluster: "closed", Mode: buffered, Allow: true})
 	setPools(t, g.picker,

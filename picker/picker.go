@@ -55,16 +55,16 @@ type Picker struct {
 type asks struct {
 	models   *models.Lister
 	liveness *liveness.Checker
-	runs     atomic.Bool // Run was called
+	runs     atomic.Bool
 }
 
 type others struct {
 	nowhere  *endpoint.Load // counts requests that no endpoint serves
-	imported atomic.Int64   // requests in flight from other clusters
+	imported atomic.Int64
 }
 
 type pools struct {
-	mu      sync.Mutex // serializes changes; picks do not take it
+	mu      sync.Mutex // serializes changes; picks do not lock
 	leaving bool
 	now     atomic.Pointer[poolSet]
 }
@@ -89,11 +89,11 @@ type records struct {
 type poolSet struct {
 	byName    map[string]*pool
 	byDefault *pool         // may be nil
-	replaced  chan struct{} // closes once a newer poolSet is current
+	replaced  chan struct{} // closed when a newer poolSet is current
 }
 
-// pool is one version of a pool's configuration. A change of the configuration creates a new pool,
-// which takes over the old pool's counters, history and sessions.
+// pool is one version of a pool's configuration. A change creates a new pool, which takes over the
+// old pool's counters, history and sessions.
 type pool struct {
 	Pool
 	Name     string // text of ID
@@ -128,9 +128,9 @@ type pool struct {
 	storm       *storm
 }
 
-// leaseTimeout is how long a lease lasts after its last report; it ends leases of Envoys that have
-// died. Envoys report each request every 2 s (translator/envoy, renewalInterval), at most 100 ms
-// late, so one report may be lost.
+// leaseTimeout is how long a lease lasts after its last report, in case its Envoy dies. Envoys
+// report each request every 2 s (translator/envoy, renewalInterval), at most 100 ms late. So one
+// report may be lost.
 const leaseTimeout = 4300 * time.Millisecond
 
 // New returns a Picker without pools.
@@ -206,7 +206,7 @@ func (p *Picker) SetPools(pools []Pool) error {
 	return errors.Join(problems...)
 }
 
-// Update adds or replaces one pool.
+// Update adds or replaces a pool.
 func (p *Picker) Update(c Pool) error {
 	p.pools.mu.Lock()
 	defer p.pools.mu.Unlock()
@@ -233,8 +233,8 @@ func (p *Picker) Remove(id objectid.Target) {
 	}
 }
 
-// build makes a pool from its configuration. It reuses the strategy (with its round-robin
-// position), the history and the counters of the old pool if their configuration is unchanged.
+// build makes a pool from its configuration. It reuses the old pool's strategy (with its
+// round-robin position), history and counters if their configuration is unchanged.
 func (p *Picker) build(c Pool, old *pool) (next *pool, err error) {
 	defer func() {
 		if err != nil {
@@ -247,7 +247,7 @@ func (p *Picker) build(c Pool, old *pool) (next *pool, err error) {
 	c.setDefaults(old)
 	options := schedule.Options{Name: c.Strategy, Full: c.Full, Hashing: c.Hashing, ShedAfter: c.ShedAfter,
 		Profile: c.Plugins}
-	// If ShedAfter or FlowControl is set, it decides when to shed sheddable requests.
+	// ShedAfter and FlowControl decide themselves when to shed sheddable requests.
 	options.ShedFull = c.ShedAfter == 0 && c.FlowControl == nil
 	c.Metrics.Off = c.Metrics.Off || c.Relay != nil ||
 		!schedule.UsesMetrics(&options) && c.FlowControl == nil &&
@@ -365,8 +365,8 @@ func (pool *pool) addUnlimited(o schedule.Options, old *pool) (err error) {
 	return err
 }
 
-// swap makes the pools in next current, and releases the replaced and removed pools. changed has
-// the names of all pools that were added, replaced or removed. The caller holds p.pools.mu.
+// swap makes the pools in next current, and releases the replaced and removed pools. changed names
+// all pools that were added, replaced or removed. The caller holds p.pools.mu.
 func (p *Picker) swap(next map[string]*pool, changed ...string) {
 	old := p.pools.now.Load()
 	set := &poolSet{byName: next, byDefault: old.byDefault, replaced: make(chan struct{})}
@@ -421,7 +421,7 @@ func (p *Picker) swap(next map[string]*pool, changed ...string) {
 	}
 }
 
-// pool returns the pool that a gateway's call names, or nil; "" means the default pool.
+// pool finds a pool by its name; "" means the default pool.
 func (p *Picker) pool(name string) *pool {
 	set := p.pools.now.Load()
 	if name == "" {
@@ -449,7 +449,7 @@ func (p *Picker) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// Pools returns the names of all pools, sorted.
+// Pools returns the sorted names of all pools.
 func (p *Picker) Pools() []string {
 	return slices.Sorted(maps.Keys(p.pools.now.Load().byName))
 }

@@ -111,7 +111,7 @@ func TestSubsetHint_BindsInEveryForm(t *testing.T) {
 	conn := dialPicker(t, address)
 	for _, tt := range []struct {
 		hint any
-		want []string // nil: 503
+		want []string // nil means 503
 	}{
 		{"10.0.0.2:80", []string{"10.0.0.2:80"}},
 		{"10.9.9.9:80,10.0.0.1:81", []string{"10.0.0.1:81"}},

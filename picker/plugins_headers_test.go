@@ -10,9 +10,8 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// A profile document names the headers with a request's session, agent and profile. A picker that
-// ignored these names would start a session for each request, without an agent and with the default
-// profile.
+// The document names the headers with a request's session, agent and profile, and the picker reads
+// these headers.
 func TestPlugins_HeadersOfTheDocumentCount(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	p := runPicker(t, Config{Registerer: registry, Protocol: Protocol{Upstream: true}})

@@ -39,8 +39,7 @@ func TestPlugins_ThroughEnvoyPrefixesStayAtOneServer(t *testing.T) {
 	}
 }
 
-// If a filter removes all endpoints, the status is 503, not 429, because the pool is not
-// overloaded.
+// If a filter removes all endpoints, the status is 503, not 429: the pool is not overloaded.
 func TestPlugins_FilterWithoutEndpointsIs503(t *testing.T) {
 	g := startGateway(t, route{Name: "none", Cluster: "closed", Mode: none, Allow: true})
 	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Strategy: "plugins", Endpoints: g.endpoints(),

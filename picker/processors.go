@@ -14,20 +14,20 @@ import (
 
 // Processor is a service that prepares a pool's requests (package processor).
 type Processor struct {
-	Host      string         // host in requests
+	Host      string
 	Path      string         // "" means processor.Path
 	Addresses []dial.Address // the picker spreads its calls over these addresses
-	TLS       dial.TLS       // for addresses that are not Cleartext
-	Timeout   time.Duration  // 0 means processor.DefaultTimeout
-	// Headers are further headers that the processor receives, in lower case.
+	TLS       dial.TLS
+	Timeout   time.Duration // 0 means processor.DefaultTimeout
+	// Headers are additional headers for the processor, in lower case.
 	Headers []string
 	// Route lets the processor choose the endpoint. The member "route" of a request's JSON body
 	// takes precedence.
 	Route bool
 }
 
-// extendAbove is the longest processor timeout that fits into Envoy's timeout of a pick (2 s).
-// Picks with a longer one ask Envoy to extend its timeout.
+// extendAbove is the longest processor timeout that fits into Envoy's 2 s timeout of a pick. Longer
+// timeouts make the pick ask Envoy for an extension.
 const extendAbove = time.Second
 
 func (pool *pool) connectProcessor(old *pool, log *slog.Logger) (err error) {
@@ -65,7 +65,7 @@ type processed struct {
 	route   bool
 	worker  func(*endpoint.Endpoint) bool // selects the chosen worker's endpoints; nil if the strategy decides
 	took    time.Duration
-	// fallback is why the pool's strategy decides although a worker was requested, or "".
+	// fallback is why the strategy decides although a worker was requested, or "".
 	fallback string
 	problem  string // why the processor gave no answer, or ""
 }
@@ -75,8 +75,8 @@ type Processed struct {
 	Outcome string        `json:"outcome"`
 	Took    time.Duration `json:"took"`
 	Tokens  int           `json:"tokens,omitempty"`
-	Worker  string        `json:"worker,omitempty"` // worker that the processor chose
-	// Own is why the pool's strategy decided although the request asked for a worker.
+	Worker  string        `json:"worker,omitempty"`
+	// Own is why the strategy decided although the request asked for a worker, or "".
 	Own   string `json:"fallback,omitempty"`
 	Error string `json:"error,omitempty"` // at most 200 bytes
 }

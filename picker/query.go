@@ -40,9 +40,9 @@ func (pool *pool) profile() *endpointpicker.Profile {
 
 func promptTokens(r *extproc.Request) int {
 	if r.Bodyless {
-		return 1 // a request without a body has no prompt
+		return 1
 	}
-	if r.Facts.Size == 0 { // the body was not read; its length estimates the length of the prompt
+	if r.Facts.Size == 0 { // the body was not read, so its length estimates the prompt
 		return min(contentLength(r)/prefix.BytesPerToken, prefix.MaxTokens)
 	}
 	return r.Facts.Tokens

@@ -17,11 +17,11 @@ type Rate struct {
 	Rate   float64             `json:"rate"`
 	From   endpoint.RateSource `json:"from"`
 	// Inferred is the rate inferred from the times to first tokens, in tokens a second. It is set
-	// only if Rate is a rate that the server reported; 0 if unknown.
+	// only if Rate is a reported rate; 0 means unknown.
 	Inferred float64 `json:"inferred,omitempty"`
 }
 
-// Rates returns the known rates, by pool and address.
+// Rates returns the known rates.
 func (p *Picker) Rates() (all []Rate) {
 	at := endpoint.At(time.Now())
 	var s endpoint.State

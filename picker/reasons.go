@@ -1,7 +1,7 @@
 package picker
 
-// A Reason is why a pick responds to a request itself instead of naming an endpoint. It is shown in
-// the header x-penstock-reason, metrics and traces.
+// A Reason is why a pick responds to a request itself instead of naming an endpoint. The header
+// x-penstock-reason, metrics and traces show it.
 const (
 	ReasonUnknownPool = "unknown_pool"       // 503: the gateway sent no pool, and there is no default
 	ReasonNoEndpoints = "no_endpoints"       // 503: no endpoint of the pool accepts requests
@@ -18,7 +18,7 @@ const (
 	ReasonOutOfRange  = "relay_out_of_range" // 503: all addresses of the remote picker are outside the declared ranges
 )
 
-// A result is how a pick ended, in metrics and traces. Reasons are results, too.
+// A result is how a pick ended, in metrics and traces. Reasons are also results.
 const (
 	resultPicked  = "picked"  // the picker chose an endpoint of the pool
 	resultSpilled = "spilled" // no pod can take the request; the pick has only the spill targets
@@ -28,5 +28,5 @@ const (
 	resultPassed = "relay_immediate" // a remote picker's 429 or 503, passed on
 )
 
-// maxEndpoints bounds a pick's list: many retries must not make a large header.
+// maxEndpoints bounds a pick's list, so that many retries make no large header.
 const maxEndpoints = 16

@@ -15,8 +15,7 @@ const (
 	recordedBlock          = 512
 	tokenBytes, eventBytes = 4, 200
 	maxRecordedTokens      = 1 << 20
-	// maxRecordedName bounds the model in a line, in bytes.
-	maxRecordedName = 256
+	maxRecordedName        = 256 // in bytes
 )
 
 func (k *pick) line() *recording.Line {
@@ -31,7 +30,7 @@ func (k *pick) line() *recording.Line {
 		Model:   k.model[:min(len(k.model), maxRecordedName)], Pool: k.pool.Name, Stream: r.Facts.Stream,
 		Request: text(r.Headers.Header("x-request-id")),
 	}
-	l.OutputLength = r.Facts.MaxTokens // replaced when the end is known
+	l.OutputLength = r.Facts.MaxTokens // replaced when the request's end is known
 	if k.compared > 0 {
 		l.Cached = int(k.choices[0].cached)
 	}
@@ -66,8 +65,8 @@ func (p *Picker) recorded(tag endpoint.Tag, e accesslog.Entry, now time.Time) {
 	p.config.Recording.Add(done)
 }
 
-// hashIDs returns an ID for each recordedBlock tokens of a prompt. Prompts with a common beginning
-// have the same IDs for it. Tokens beyond the chain's blocks get unique IDs.
+// hashIDs returns an ID for each recordedBlock tokens of a prompt. Common beginnings of prompts
+// have the same IDs. Tokens beyond the chain's blocks get unique IDs.
 func hashIDs(c prefix.Chain, tokens int, key uint64) []int64 {
 	ids := make([]int64, (tokens+recordedBlock-1)/recordedBlock)
 	block, seed := 0, key

@@ -13,16 +13,15 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Each pick writes a note into a ring buffer, over the oldest note. A note lists the compared
-// endpoints and, once the access log reports it, the request's outcome. A sample of the picks also
-// has verdicts (history.go).
+// Each pick writes a note into a ring buffer. A note lists the compared endpoints and, after the
+// access log's report, the request's outcome. A sample of the picks also has verdicts (history.go).
 const (
 	// maxNotes bounds the notes of all pools: 12 MiB, or 80 s at 100 picks a second.
 	maxNotes     = 8192
 	notesAtFirst = 64
 	maxChoices   = 8
-	// A note has notedEndpoints fields for endpoints; further endpoints are joined into one text.
-	// By default, a pick has three endpoints.
+	// A note has notedEndpoints fields for endpoints, enough for the three of a default pick.
+	// Further endpoints are joined into one text.
 	notedEndpoints = 4
 	// maxNoted bounds the request ID and the model in a note, each in bytes.
 	maxNoted = 64
@@ -43,7 +42,7 @@ type note struct {
 	gateway            string
 	result             string
 	endpoints          [notedEndpoints]string
-	further            string // the endpoints after the first notedEndpoints, joined by commas
+	further            string // endpoints after the first notedEndpoints, joined by commas
 	prefill, encode    string
 	lacks              []string
 	exceeded           []schedule.Excess
@@ -59,7 +58,7 @@ type note struct {
 	follows            follows
 	id, model          [maxNoted]byte
 	choices            [maxChoices]choice
-	took               [maxStages]float32 // seconds in each stage
+	took               [maxStages]float32 // in seconds
 	passed             uint32             // passed stages, as bits
 	bytes              int
 	served             string
@@ -67,7 +66,7 @@ type note struct {
 	without            Lacks
 }
 
-type choice struct { // an endpoint that a pick compared
+type choice struct {
 	text                            string
 	value                           float64
 	cached                          int32
@@ -84,7 +83,7 @@ type choice struct { // an endpoint that a pick compared
 
 // Choice is an endpoint or a cluster that a pick compared.
 type Choice struct {
-	Address string `json:"address"` // for a cluster, its name
+	Address string `json:"address"` // a cluster's name instead of an address
 	// Cost is in seconds for the strategies load, LeastLoad and Latency, and in requests for
 	// least-request. Score is for the strategy plugins.
 	Cost   *float64 `json:"cost,omitempty"`
@@ -92,9 +91,9 @@ type Choice struct {
 	Cached int      `json:"cached,omitempty"`
 	Trial  bool     `json:"trial,omitempty"` // the request tests a suspect endpoint or, with Speed, a slow one
 	Speed  bool     `json:"speed,omitempty"` // the request measures the endpoint's speed
-	Drawn  bool     `json:"drawn,omitempty"` // drawn by power-of-two-picker
-	// Rate is the endpoint's prefill rate in tokens a second, and RateFrom the source of the rate.
-	// Both are zero if the rate is unknown.
+	Drawn  bool     `json:"drawn,omitempty"`
+	// Rate is the endpoint's prefill rate in tokens a second, and RateFrom its source; zero if
+	// unknown.
 	Rate     float64             `json:"rate,omitempty"`
 	RateFrom endpoint.RateSource `json:"rateFrom,omitempty"`
 	// Wait to Basis are set for a cluster, as in ClusterCost.
@@ -104,17 +103,17 @@ type Choice struct {
 	Margin    float64 `json:"margin,omitempty"`
 	Basis     string  `json:"basis,omitempty"`
 	Barred    string  `json:"barred,omitempty"`
-	Session   bool    `json:"session,omitempty"` // the cluster has the request's session
+	Session   bool    `json:"session,omitempty"`
 }
 
 // Outcome is a request's outcome by its latest access log entry.
 type Outcome struct {
-	Ended  bool   `json:"ended"` // false while in flight
+	Ended  bool   `json:"ended"`
 	Served string `json:"served,omitempty"`
 	Status int    `json:"status,omitempty"`
-	// Headers (of the response), Begun (first body byte) and Took (end) are times since the
-	// request's arrival at Envoy. For a gateway that Penstock does not configure, they are times
-	// since the pick, and Begun may be 0.
+	// Headers (of the response), Begun (first body byte) and Took (end) are times since the request
+	// arrived at Envoy. For a gateway that Penstock does not configure, they are times since the
+	// pick, and Begun may be 0.
 	Headers  time.Duration `json:"headers,omitempty"`
 	Begun    time.Duration `json:"firstByte,omitempty"`
 	Took     time.Duration `json:"took,omitempty"`
@@ -132,8 +131,7 @@ func (n *notes) add(k *pick) uint64 {
 	}
 	to := &n.ring[n.next%uint64(len(n.ring))]
 	to.number, to.at, to.gateway = n.next, k.started, r.Gateway
-	// A note keeps only the pool's names: with the pool itself, it would keep old configurations in
-	// memory.
+	// A pointer to the pool would keep old configurations in memory.
 	to.pool, to.strategy, to.history = pool.Name, pool.strategyName(), pool.history
 	to.kind = pool.choiceName()
 	to.result, to.lease, to.status = k.result, a.Lease.Number, a.Status
@@ -205,14 +203,14 @@ func (n *notes) ended(number uint64, e accesslog.Entry, now time.Time) {
 // Picks selects records.
 type Picks struct {
 	Last int    `json:"last,omitempty"` // newest first; 0 means all
-	Pool string `json:"pool,omitempty"` // selects pools as Of does; "" means all
+	Pool string `json:"pool,omitempty"` // as in Of; "" means all
 	// Request selects the request with this x-request-id; "" means all.
 	Request string `json:"request,omitempty"`
 }
 
 // Of reports whether q selects the picks of a pool. The pool "namespace/name" in q also selects the
-// imports of that name: the picks among their clusters ("namespace/name@") and the picks for one
-// cluster ("namespace/name@cluster").
+// imports of that name: picks among their clusters ("namespace/name@") and picks for one cluster
+// ("namespace/name@cluster").
 func (q Picks) Of(pool string) bool {
 	rest, ok := strings.CutPrefix(pool, q.Pool)
 	return ok && (q.Pool == "" || rest == "" || rest[0] == '@' || strings.HasSuffix(q.Pool, "@"))
@@ -375,9 +373,9 @@ func costOf(v *schedule.Verdict) float64 {
 	return *v.Cost
 }
 
-// trim reduces verdicts to maxVerdicts: on a pick's endpoints, on the best other endpoints, and on
-// a few excluded endpoints. rest counts the omitted verdicts by the filter that removed the
-// endpoint; endpoints that no filter removed count as candidates.
+// trim reduces verdicts to maxVerdicts: on a pick's endpoints, the best other endpoints, and a few
+// excluded ones. rest counts the omitted verdicts by the filter that removed the endpoint, or as
+// candidates.
 func trim(verdicts []schedule.Verdict, named string) (kept []schedule.Verdict, rest map[string]int) {
 	if len(verdicts) <= maxVerdicts {
 		return verdicts, nil

@@ -60,9 +60,9 @@ func TestExplain_EveryPickIsKnownWithItsOutcome(t *testing.T) {
 	if none := p.Picks(Picks{Pool: "ns/other"}); len(none) != 0 {
 		t.Errorf("another pool's: %+v, want none", none)
 	}
-	// An entry that belongs to no pick.
+	// An entry without a pick.
 	p.LogOwn(accesslog.Entry{Lease: "other.1", Gateway: "ns/gw"})
-	// An entry whose pick has no note any more.
+	// An entry whose pick has lost its note.
 	p.records.notes.ended(1, accesslog.Entry{Status: 500}, time.Now())
 	for _, r := range p.Picks(Picks{}) {
 		if r.Outcome.Status == 500 {
@@ -104,8 +104,8 @@ func TestExplain_RecordsAreBounded(t *testing.T) {
 	}
 }
 
-// A record's verdicts describe the endpoints before the pick. After the pick, the picked endpoint
-// has one more request, and would look worse than the others.
+// A record's verdicts describe the endpoints before the pick, which adds a request to the picked
+// one.
 func TestExplain_VerdictsAreThoseOfTheMomentOfTheChoice(t *testing.T) {
 	for _, strategy := range []string{"load", "least-request", "chwbl", "session", "plugins"} {
 		p := runPicker(t, Config{})
@@ -141,8 +141,8 @@ func TestExplain_VerdictsAreThoseOfTheMomentOfTheChoice(t *testing.T) {
 	}
 }
 
-// A record has a cost or a score only if the strategy compares costs or scores. For other
-// strategies, these fields have meaningless values: -1, 0, or infinity, which JSON cannot encode.
+// A record has a cost or a score only if the strategy compares costs or scores. Otherwise these
+// fields are meaningless: -1, 0, or infinity, which JSON cannot encode.
 func TestExplain_PicksHaveCostsOrScoresIfTheyAreComparedBy(t *testing.T) {
 	for _, tt := range []struct{ strategy, plugins, want string }{
 		{"load", "", `"cost":`}, {"least-request", "", `"cost":0`}, {"round-robin", "", ""}, {"random", "", ""},
@@ -180,8 +180,8 @@ func TestExplain_PicksHaveCostsOrScoresIfTheyAreComparedBy(t *testing.T) {
 	}
 }
 
-// A note has room for few endpoints. It always has the two endpoints that power-of-two-picker drew,
-// even if their scores are low.
+// A note has room for few endpoints. It always has the two that power-of-two-picker drew, even if
+// their scores are low.
 func TestExplain_PicksByPowerOfTwoNameTheTwoThatWereDrawn(t *testing.T) {
 	p := runPicker(t, Config{})
 	var addresses []string
@@ -213,8 +213,7 @@ func TestExplain_PicksByPowerOfTwoNameTheTwoThatWereDrawn(t *testing.T) {
 	}
 }
 
-// If a strategy reads no metrics pages, its records must not show "no fresh metrics", as if reading
-// had failed.
+// If a strategy reads no metrics pages, its records state this instead of "no fresh metrics".
 func TestExplain_PicksOfAStrategyThatReadsNoPagesShowThatTheyAreNotRead(t *testing.T) {
 	p := runPicker(t, Config{})
 	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "round-robin", Endpoints: specs("10.0.0.1:80")})

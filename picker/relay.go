@@ -47,7 +47,7 @@ func (remote) rank(k *pick) {
 	}
 	p, rules := k.picker, k.pool.Relay
 	if now := p.pool(k.request.Pool); now != nil && now.Relay != nil {
-		rules = now.Relay // Envoys may lack endpoints that the newer configuration no longer allows
+		rules = now.Relay // Envoys may lack endpoints that the newer configuration excludes
 	}
 	addrs, outOfRange := p.nameable(rules, k.remote.Endpoints)
 	failure := RelayFailure{}
@@ -115,8 +115,8 @@ func (k *pick) rejected(reason, message string) {
 	}
 }
 
-// lease keeps the call to the remote picker open until the request ends, because the remote picker
-// counts the request as in flight while the call is open.
+// lease keeps the call to the remote picker open until the request ends: while the call is open,
+// the remote picker counts the request as in flight.
 func (remote) lease(k *pick) {
 	p, r, call := k.picker, k.request, k.remote.Track
 	if k.answer.Track = call; call == nil || !r.Reported() || k.pool.remote.Crowded() || p.leases.Bounded(r.Gateway) {
@@ -128,8 +128,8 @@ func (remote) lease(k *pick) {
 }
 
 // spill decides about a request for which the remote picker named no endpoint. If the pool fails
-// open, the request goes to any known endpoint, otherwise to spill targets. A pool does not fail
-// open if the remote picker answered 429 or 503.
+// open, the request goes to any known endpoint, otherwise to spill targets. After a 429 or 503 from
+// the remote picker, the pool does not fail open.
 func (remote) spill(k *pick) {
 	if len(k.names) > 0 {
 		return
@@ -158,8 +158,8 @@ func (remote) answer(k *pick) {
 	}
 }
 
-// maxOpen bounds the endpoints that Envoy tries in turn for a request of a pool that fails open.
-// Several are needed, because only the remote picker knows which endpoints have ended.
+// maxOpen bounds the endpoints that Envoy tries for a request of a pool that fails open. Several
+// are needed, because only the remote picker knows which endpoints still exist.
 const maxOpen = 8
 
 func (pool *pool) anyEndpoints() (texts []string) {
@@ -176,8 +176,8 @@ type relayedRequest struct {
 	lease *endpoint.Lease
 }
 
-// End is called at the end of the gateway's call. The request continues, so End does not release
-// the lease.
+// End is called at the end of the gateway's call. End keeps the lease, because the request
+// continues.
 func (t *relayedRequest) End() { t.lease.Done() }
 
 func (p *Picker) nameable(relay *Relay, texts []string) (addrs []netip.AddrPort, outOfRange []string) {
@@ -195,7 +195,7 @@ func (p *Picker) nameable(relay *Relay, texts []string) (addrs []netip.AddrPort,
 	return addrs, outOfRange
 }
 
-// inside reports whether a remote picker may name an address. If no ranges are declared, it
+// inside reports whether a remote picker may name an address. Without declared ranges, inside
 // excludes only loopback, link-local (a cloud's metadata server) and multicast addresses.
 func (relay *Relay) inside(ip netip.Addr) bool {
 	if relay.Listed {

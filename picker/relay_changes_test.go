@@ -24,10 +24,10 @@ import (
 type changingPicker struct {
 	extprocv3.UnimplementedExternalProcessorServer
 	list    string
-	headers []string            // headers to set: names and values alternate
+	headers []string            // names and values of headers to set, in turn
 	remove  []string            // headers to remove
 	body    func(string) string // returns the changed body; nil keeps the body
-	pause   time.Duration       // pause between the endpoint and the body
+	pause   time.Duration       // between the endpoint and the body
 	open    atomic.Int32        // open calls
 	ended   sync.WaitGroup      // all calls
 }
@@ -132,8 +132,8 @@ func TestRelay_ChangesOfTheRemotePickerArrive(t *testing.T) {
 	}
 }
 
-// Once a remote picker has returned a body, even in a single chunk, the relay waits for its bodies,
-// even if they come late.
+// After a remote picker has returned a body, even in a single chunk, the relay waits for its later
+// bodies, even if they are late.
 func TestRelay_LateBodyOfAPickerThatReturnsBodiesArrives(t *testing.T) {
 	g := startGateway(t, route{Name: "buffered", Cluster: "closed", Mode: buffered, Allow: true, Pool: "import/c"})
 	remote := &changingPicker{list: g.pods[1].addr().String()}
@@ -181,7 +181,7 @@ func TestRelay_ChangesOfTheRemotePickerAreBounded(t *testing.T) {
 }
 
 // The picker keeps its call to the remote picker open until the access log reports the request's
-// end, because the remote picker counts the request until the call ends.
+// end: the remote picker counts the request until the call ends.
 func TestRelay_RemotePickerCountsRequestUntilItsEnd(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
@@ -213,8 +213,8 @@ func TestRelay_RemotePickerCountsRequestUntilItsEnd(t *testing.T) {
 	poll.Until(t, "the call of a request without reports ends", func() bool { return remote.open.Load() == 0 })
 }
 
-// If Envoy already has the configuration that an import has a picker instead of gateways, but this
-// process does not, Envoy must call another process.
+// If an import has a picker in Envoy's configuration, but gateways in this process's, Envoy must
+// call another process.
 func TestRelay_PoolThatStillHasGatewaysHereIsPickedForElsewhere(t *testing.T) {
 	p := runPicker(t, Config{})
 	setPools(t, p, Pool{ID: poolID("ns/pool"), Gateways: true})

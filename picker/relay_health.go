@@ -14,10 +14,10 @@ type RelayFailure struct {
 }
 
 const (
-	// A call that the gateway cancels after more than minAnswerWait counts as a failure of the
-	// remote picker. At an earlier cancellation, the client has probably left.
+	// If the gateway cancels a call after more than minAnswerWait, the remote picker counts as
+	// failed. At an earlier cancellation, the client has probably disconnected.
 	minAnswerWait = time.Second
-	// A failure OutOfRange is resolved once no address was out of range for outOfRangeHold. If only
+	// A failure OutOfRange is resolved when no address was out of range for outOfRangeHold. If only
 	// some pods are out of range, a shorter time would resolve and report the failure repeatedly.
 	outOfRangeHold = 5 * time.Second
 )
@@ -26,7 +26,7 @@ type relayHealth struct {
 	failure atomic.Pointer[RelayFailure]
 
 	mu         sync.Mutex
-	outOfRange time.Time // time of the last address outside the ranges
+	outOfRange time.Time
 }
 
 func (p *Picker) reportRelay(pool *pool, f RelayFailure, at time.Time) {

@@ -47,7 +47,7 @@ func TestRelay_FailureIsReportedOnceAndResolved(t *testing.T) {
 	}
 	update(describe("10.0.0.0/8")) // an equal configuration
 	update(describe("127.0.0.0/8"))
-	p.reportRelay(first, odd, at.Add(time.Minute)) // a call of the replaced pool
+	p.reportRelay(first, odd, at.Add(time.Minute)) // from a call of the replaced pool
 	p.reportRelay(p.pool("ns/far"), down, at.Add(time.Minute))
 	p.Remove(poolID("ns/far"))
 	if diff := cmp.Diff([]RelayFailure{down, fine, odd, fine, odd, fine, down, fine}, reported); diff != "" {

@@ -30,7 +30,7 @@ import (
 )
 
 // remotePicker is an external picker that reads the whole body before it answers. It names the
-// endpoints in the header and, unless headers is set, also in the metadata.
+// endpoints in the header and, if headers is false, also in the metadata.
 type remotePicker struct {
 	extprocv3.UnimplementedExternalProcessorServer
 
@@ -38,7 +38,7 @@ type remotePicker struct {
 	list    string        // endpoints to name; "" answers 429
 	reason  string        // body of the 429
 	headers bool          // answer in the header only
-	takes   time.Duration // time to answer; if it is not 0, the picker first extends the timeout by it
+	takes   time.Duration // time to answer; if not 0, the picker first extends the timeout by this time
 	paths   []string
 	bodies  []string
 	served  []string
@@ -163,7 +163,7 @@ type learner struct {
 	mu    sync.Mutex
 	addrs []netip.AddrPort
 	err   error
-	away  bool // true if this process configures no Envoy
+	away  bool // this process configures no Envoy
 }
 
 func (l *learner) Isolated() bool { return l.away }
@@ -199,7 +199,7 @@ func relayed(pickers ...netip.AddrPort) Pool {
 
 // A remote picker that queues the request extends its timeout.
 func TestRelay_RemotePickerMayAskForTime(t *testing.T) {
-	// 2 s is longer than the relay waits by default.
+	// 2 s is longer than the relay's default.
 	remote := &remotePicker{takes: 2 * time.Second}
 	p := runPicker(t, Config{Learner: &learner{}})
 	_, address := servePicker(t, p)
@@ -274,8 +274,7 @@ func TestRelay_AddressOutsideRangesIsNotPicked(t *testing.T) {
 }
 
 // A process that configures no Envoy cannot deliver a remote picker's endpoint to Envoy. It must
-// end the call before it sends a response, because otherwise the gateway does not call another
-// picker.
+// end the call before any response, so that the gateway calls another picker.
 func TestRelay_IsolatedProcessLeavesPickToAnother(t *testing.T) {
 	p := runPicker(t, Config{Learner: &learner{away: true}})
 	_, address := servePicker(t, p)
@@ -295,9 +294,8 @@ func TestRelay_IsolatedProcessLeavesPickToAnother(t *testing.T) {
 	}
 }
 
-// While the remote picker answers, the import's configuration changes from listed endpoints to
-// unlisted ones. Envoys then lose the listed endpoints, so the picker must deliver the endpoint in
-// the answer to them.
+// While the remote picker answers, the import changes from listed to unlisted endpoints, which
+// Envoys then lose. So the picker must deliver the answer's endpoint to the Envoys.
 func TestRelay_EndpointsThatAreDeclaredNoMoreAreLearned(t *testing.T) {
 	learned := &learner{}
 	p := runPicker(t, Config{Learner: learned})
@@ -413,8 +411,7 @@ func (s *stalled) Process(stream extprocv3.ExternalProcessor_ProcessServer) erro
 	return nil
 }
 
-// A remote picker that stalls delays only one request; others do not wait for it. Envoy waits for a
-// pick for two seconds.
+// A remote picker that stalls delays only one request. Envoy waits for a pick for two seconds.
 func TestRelay_StalledPickerCostsOneRequestItsTime(t *testing.T) {
 	remote := &remotePicker{}
 	remote.name("10.1.0.5:8000", false)
@@ -450,7 +447,7 @@ func TestRelay_StalledPickerCostsOneRequestItsTime(t *testing.T) {
 				}
 			}
 			// The first call waits for the stalled picker. On a slow machine, the test lasts longer
-			// than an ejection, so some trials wait, too.
+			// than an ejection, so some trials also wait.
 			if n := down.calls.Load(); n > 5 {
 				t.Errorf("%d of 50 picks waited for the stalled picker, want at most 5", n)
 			}

@@ -15,9 +15,9 @@ import (
 
 const (
 	responseTTL = time.Hour
-	// maxResponses bounds a pool's known responses, at about 250 bytes each. At the bound, a new
-	// response replaces the oldest response of the pool, or of its client if this client already
-	// has clientShare responses.
+	// maxResponses bounds a pool's known responses, of about 250 bytes each. At the bound, a new
+	// response replaces the pool's oldest response. If the response's client already has
+	// clientShare responses, it replaces this client's oldest response.
 	maxResponses = 1 << 16
 	clientShare  = maxResponses / 8
 	responseWait = 100 * time.Millisecond
@@ -31,7 +31,7 @@ type responses struct {
 	order   linked.List
 	clients map[uint64]*linked.List
 	waiting int
-	changed chan struct{} // nil without waiting picks
+	changed chan struct{} // nil if no pick waits
 }
 
 type keptResponse struct {
@@ -88,7 +88,7 @@ func (s *responses) await(ctx context.Context, id request.ResponseID) string {
 	}
 }
 
-// add records that a server or cluster has a response. It does not change a known response: clients
+// add records that a server or cluster has a response. A known response stays unchanged: clients
 // may choose response IDs (vLLM's request_id), and must not redirect other clients' responses.
 func (s *responses) add(id request.ResponseID, at string, client uint64, on, now time.Time) bool {
 	s.mu.Lock()
@@ -103,7 +103,7 @@ func (s *responses) add(id request.ResponseID, at string, client uint64, on, now
 	if own := s.clients[client]; own != nil && own.Len() >= clientShare && len(s.known) >= maxResponses {
 		s.drop(own.Front().Value.(*linked.Element))
 	}
-	for range 2 { // drops at most two expired responses, to keep each call short
+	for range 2 { // at most two expired responses, to keep each call short
 		if first := s.order.Front(); first != nil &&
 			(len(s.known) >= maxResponses || now.Sub(first.Value.(*keptResponse).on) > responseTTL) {
 			s.drop(first)
@@ -124,7 +124,7 @@ func (s *responses) add(id request.ResponseID, at string, client uint64, on, now
 	return true
 }
 
-// drop removes a response; e may be nil. The caller holds s.mu.
+// drop removes a response; nil means none. The caller holds s.mu.
 func (s *responses) drop(e *linked.Element) {
 	if e == nil {
 		return
@@ -149,9 +149,8 @@ func (s *responses) each(now time.Time, f func(*keptResponse) bool) {
 	}
 }
 
-// place returns the pool's own copy of served if served is the address of a server or a hop of the
-// pool, and "" otherwise. The caller keeps the copy, because Envoys and peers may send strings of
-// any length.
+// place returns the pool's own copy of served if the pool has a server or a hop with this address,
+// else "". A copy is kept because Envoys and peers may send strings of any length.
 func (pool *pool) place(served string) string {
 	if addr, err := netip.ParseAddrPort(served); err == nil {
 		if pool.snapshot.Find(addr) == nil {
@@ -191,7 +190,7 @@ func (pool *pool) learnResponse(s Session, now time.Time) {
 	}
 }
 
-// namedResponse returns the ID of the stored response in the path, or of the response that the
+// namedResponse returns the ID of the stored response in the path, or else of the response that the
 // request continues (previous_response_id). names is true if the request names or creates a
 // response.
 func namedResponse(path []byte, f *request.Facts) (id request.ResponseID, names bool) {
@@ -206,9 +205,9 @@ type follows uint8
 const (
 	followsNone follows = iota
 	followsUnknown
-	followsKept // the request goes to the response's server
-	followsFull // the response's server is full
-	followsLost // the response's server accepts no requests
+	followsKept
+	followsFull
+	followsLost
 )
 
 // String describes to users how the stored response affects the pick; "" if the request names none.

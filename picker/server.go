@@ -17,8 +17,7 @@ import (
 	"github.com/penstock-project/penstock/picker/socket"
 )
 
-// window is the HTTP/2 flow control window, in bytes. It is so large that large bodies need no
-// window updates.
+// window is the HTTP/2 flow control window, in bytes. Large bodies fit without window updates.
 const window = 8 << 20
 
 const writeBuffer = 128 << 10 // in bytes
@@ -28,13 +27,13 @@ const maxMessage = DefaultBodyLimit + 1<<20
 
 const keepaliveTimeout = 2 * time.Second
 
-// Listener wraps l, so that its connections cost less in a server that uses ServerOptions.
+// Listener wraps l, which makes connections cheaper in a server with ServerOptions.
 func Listener(l net.Listener) net.Listener { return socket.Listener(l, keepaliveTimeout) }
 
-// ServerOptions returns the options of a gRPC server for a Picker. workers is the number of
-// goroutines that the server reuses for streams, so that each stack grows only once. admit decides
-// which calls may begin; nil admits all. The picker's tap handle calls admit, because a gRPC server
-// has only one tap handle.
+// ServerOptions returns the options of a gRPC server for a Picker. The server reuses workers
+// goroutines for streams, so that each stack grows only once. admit decides which calls may begin;
+// nil admits all. The picker's tap handle calls admit, because a gRPC server has only one tap
+// handle.
 func ServerOptions(workers uint32, admit tap.ServerInHandle) []grpc.ServerOption {
 	begin := extproc.ReadCall
 	if admit != nil {
@@ -56,7 +55,7 @@ func ServerOptions(workers uint32, admit tap.ServerInHandle) []grpc.ServerOption
 		// A changed body is sent in few system calls.
 		grpc.WriteBufferSize(writeBuffer),
 		// If a gateway's machine fails, its streams stay open without an error. Keepalive closes
-		// them: without an access log, only the end of the stream ends a request's lease.
+		// them: for a gateway without an access log, only the stream's end ends a request's lease.
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Second, Timeout: keepaliveTimeout}),
 		// Envoy keeps idle connections alive with pings. By default, gRPC treats more than one ping
 		// in five minutes as abuse and closes the connection.
@@ -104,7 +103,6 @@ func (p *Picker) Leave() {
 }
 
 // healthServices are the service names that gateways, kubelets and the conformance suite check.
-// They are SERVING when the picker has pools.
 var healthServices = []string{"", "readiness", "inference-extension", extproc.ServiceName, authz.ServiceName}
 
 func (p *Picker) startHealth() {
@@ -114,7 +112,7 @@ func (p *Picker) startHealth() {
 	}
 }
 
-// ready marks healthServices as SERVING. The caller holds p.pools.mu.
+// The caller holds p.pools.mu.
 func (p *Picker) ready() {
 	if p.pools.leaving {
 		return
@@ -128,5 +126,5 @@ func (p *Picker) ready() {
 	}
 }
 
-// HasDefault reports whether there is a default pool.
+// HasDefault reports whether a default pool exists.
 func (p *Picker) HasDefault() bool { return p.pools.now.Load().byDefault != nil }

@@ -17,32 +17,32 @@ import (
 	"github.com/penstock-project/penstock/picker/upstream"
 )
 
-// The picker watches whether the servers of its pools work, even without requests. A look checks
-// one pool. It probes one server of the pool, in turn, unless a metrics page or a response has just
-// shown a working server. If the probe fails or takes longer than hedgeAfter, the look probes all
-// servers.
+// The picker checks whether the servers of its pools work, even without requests. A look checks one
+// pool: it probes one of the pool's servers, in turn, unless a metrics page or a response has just
+// shown a working server. If the probe fails or takes longer than hedgeAfter, all servers are
+// probed.
 const (
-	// A used pool gets a look every lookUsed, an idle pool every lookIdle. In each watchEvery, at
-	// most usedProbes looks with probes begin for used pools, and idleProbes for idle pools.
+	// A look follows after lookUsed for a used pool, and after lookIdle for an idle pool. Each
+	// watchEvery, looks with probes begin for at most usedProbes used and idleProbes idle pools.
 	watchEvery         = 250 * time.Millisecond
 	unwatchedEvery     = time.Second // replaces watchEvery while no pool is watched
 	lookUsed, lookIdle = 500 * time.Millisecond, time.Second
 	idleProbes         = 2
 	usedProbes         = 50
-	// A pool counts as used for usedFor after a pick. For shownFor after a metrics page or a
-	// response, a server counts as working.
+	// A pool counts as used for usedFor after a pick. A server counts as working for shownFor after
+	// a metrics page or a response.
 	usedFor, shownFor = 5 * time.Second, 300 * time.Millisecond
 	hedgeAfter        = 100 * time.Millisecond
-	// After usedProof (used pool) or idleProof (idle pool) unanswered probes in a row, a server
-	// counts as dead. In a used pool, the second probe follows the first at once, so that a Warning
-	// appears within 2 s.
+	// A server counts as dead after usedProof (used pool) or idleProof (idle pool) unanswered
+	// probes in a row. In a used pool, the second probe follows at once, so that a Warning appears
+	// within 2 s.
 	usedProof, idleProof = 2, 3
-	// A server that stopped serving is reported as serving again once it has served for steady.
+	// A stopped server is reported as serving again after it has served for steady.
 	steady = 3 * time.Second
 	// maxLooks bounds the pools in each watchEvery, maxLooked the servers in a look, and maxAtOnce
-	// the concurrent probes of a look.
+	// a look's concurrent probes.
 	maxLooks, maxLooked, maxAtOnce = 500, 64, 16
-	// Pools that never had a pick are watched only if there are at most maxUnused pools.
+	// Pools without any pick are watched only if there are at most maxUnused pools.
 	maxUnused = 64
 	maxOut    = 32
 	maxNamed  = 3
@@ -51,23 +51,23 @@ const (
 // Unserved is a pool that no server serves.
 type Unserved struct {
 	Servers int
-	Out     []Out // the first maxOut servers
+	Out     []Out // at most maxOut
 }
 
-// Change lists the servers of a pool that stopped serving or serve again, while the pool serves.
-// Draining servers are not listed.
+// Change lists the servers that stopped or resumed serving while their pool serves. Draining
+// servers are omitted.
 type Change struct {
 	Servers, Serving int
 	Stopped          []Out
 	Again            []string
 }
 
-// Serving describes how many of a pool's servers serve.
+// Serving counts a pool's serving servers.
 type Serving struct {
 	Pool    objectid.Target `json:"pool"`
 	Servers int             `json:"servers"`
 	Serving int             `json:"serving"`
-	Out     []Out           `json:"out,omitempty"` // servers that do not serve, at most maxOut
+	Out     []Out           `json:"out,omitempty"` // at most maxOut
 }
 
 // Out is a server that does not serve.
@@ -84,33 +84,33 @@ type watch struct {
 	all, ring          []*turn
 	nextUsed, nextIdle int
 
-	// begun lists the pools whose first pick was after the last pass. A search for them in each
-	// pass would be most of the work of an idle process with thousands of pools.
+	// begun lists the pools whose first pick was after the last pass. Without the list, each pass
+	// would search thousands of pools, even in an idle process.
 	begun struct {
 		sync.Mutex
 		pools []string
 	}
 }
 
-// begin makes the next pass watch a pool. It does not wait for a pass.
+// begin makes the next pass watch a pool. It returns at once.
 func (w *watch) begin(pool string) {
 	w.begun.Lock()
 	defer w.begun.Unlock()
 	w.begun.pools = append(w.begun.pools, pool)
 }
 
-// turn holds the results of a pool's looks. watch.mu guards it.
+// watch.mu guards the fields.
 type turn struct {
 	pool   *pool
 	sights map[netip.AddrPort]*liveness.Sight
 	server int
 	looked time.Time
 	inRing bool
-	used   bool // the pool had a pick with this or an earlier snapshot
+	used   bool // the pool has had a pick
 	open   bool
 	found  Unserved
-	// stopped has each server that was reported as not serving. The time is zero, or when the
-	// server began to serve again.
+	// stopped has the servers that were reported as not serving. The time is when the server began
+	// to serve again, or zero.
 	stopped map[netip.AddrPort]time.Time
 }
 
@@ -118,7 +118,7 @@ type watched struct {
 	addr netip.AddrPort
 	end  *endpoint.Endpoint // nil if another picker or gateway chooses the pool's servers
 	by   upstream.Protocol
-	// gateway means that probes only open a connection, because the server is a gateway.
+	// gateway means that the server is a gateway: probes only open a connection.
 	gateway bool
 	used    bool
 }
@@ -200,7 +200,7 @@ func (p *Picker) dueTurns(now time.Time) (due []*turn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.begun.Lock()
-	begun := w.begun.pools // read before followPools reads the pools, which then include these
+	begun := w.begun.pools // read first, so that followPools sees the pools of these picks
 	w.begun.pools = nil
 	w.begun.Unlock()
 	p.followPools()
@@ -242,23 +242,22 @@ func (w *watch) join(t *turn) {
 	}
 }
 
-// noteUse returns the time of the last pick from the pool's current snapshot, zero without one. The
-// caller holds watch.mu.
+// noteUse returns the time of the last pick from the pool's current snapshot, or zero. The caller
+// holds watch.mu.
 func (t *turn) noteUse() time.Time {
 	at := t.pool.snapshot.Used()
 	t.used = t.used || !at.IsZero()
 	return at
 }
 
-// dueTurn reports changes of a pool's servers, and returns whether to probe them. The caller holds
-// watch.mu.
+// The caller holds watch.mu.
 func (p *Picker) dueTurn(t *turn, now time.Time) bool {
 	n, at := t.pool.watchedServers()
 	p.judge(t, n, at)
 	return n > 0 && !t.shown(n, at, now)
 }
 
-// followPools updates the watched pools to the picker's current pools. The caller holds watch.mu.
+// The caller holds watch.mu.
 func (p *Picker) followPools() {
 	w, set := &p.watch, p.pools.now.Load()
 	if set == w.set {
@@ -301,8 +300,8 @@ func (p *Picker) followPools() {
 	}
 }
 
-// unwatchUnused stops watching the pools that never had a pick. They were watched while there were
-// at most maxUnused pools. The caller holds watch.mu.
+// unwatchUnused stops watching pools without any pick, which are watched while there are at most
+// maxUnused pools. The caller holds watch.mu.
 func (p *Picker) unwatchUnused() {
 	p.watch.ring = slices.DeleteFunc(p.watch.ring, func(t *turn) bool {
 		if t.noteUse(); t.used {
@@ -337,9 +336,8 @@ func (t *turn) forget() {
 	}
 }
 
-// shown reports whether a pool needs no probe. This requires that a metrics page or a response has
-// just shown a working server, that no server is known to be down, and that each server has been
-// probed or its page read.
+// shown reports whether a pool needs no probe. A metrics page or a response must have just shown a
+// working server, no server may be down, and each server must have been probed or its page read.
 func (t *turn) shown(n int, at func(int) watched, now time.Time) bool {
 	works := false
 	for i := range min(n, maxLooked) {
@@ -380,7 +378,6 @@ func (p *Picker) judge(t *turn, n int, server func(int) watched) {
 	t.report(p, next)
 }
 
-// endsOnDemand reports whether all servers of a pool drain and the next request starts new ones.
 func (p *Picker) endsOnDemand(pool *pool, u Unserved) bool {
 	if p.config.OnDemand == nil || slices.ContainsFunc(u.Out, func(o Out) bool { return o.Why != whyDraining }) {
 		return false
@@ -436,8 +433,7 @@ func (t *turn) serving(at endpoint.Moment) Serving {
 	return out
 }
 
-// Serving returns the number of serving servers of each pool, ordered by pool. It omits pools
-// without own servers.
+// Serving describes each pool with own servers.
 func (p *Picker) Serving() (all []Serving) {
 	p.watch.mu.Lock()
 	defer p.watch.mu.Unlock()
@@ -452,7 +448,7 @@ func (p *Picker) Serving() (all []Serving) {
 	return all
 }
 
-// ServingOf is Serving for one pool. It returns false if Serving omits the pool.
+// ServingOf is Serving for one pool; false if Serving omits the pool.
 func (p *Picker) ServingOf(name string) (Serving, bool) {
 	p.watch.mu.Lock()
 	defer p.watch.mu.Unlock()
@@ -464,7 +460,7 @@ func (p *Picker) ServingOf(name string) (Serving, bool) {
 	return t.serving(endpoint.At(time.Now())), true
 }
 
-// String describes how many servers serve, and why the others do not.
+// String describes how many servers serve, and why others do not.
 func (s *Serving) String() string {
 	text := fmt.Sprintf("%d of %d serve", s.Serving, s.Servers)
 	for i, o := range s.Out {
@@ -478,8 +474,8 @@ func (s *Serving) String() string {
 	return text
 }
 
-// Named returns a text with the first maxNamed of n servers, each with why it does not serve, and
-// the number of the others.
+// Named lists the first maxNamed of n servers, each with why it does not serve, and the number of
+// the other servers.
 func Named(all []Out, n int) string {
 	var text strings.Builder
 	for i, o := range all[:min(len(all), maxNamed)] {

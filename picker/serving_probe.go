@@ -75,8 +75,8 @@ func (p *Picker) probeServers(ctx context.Context, t *turn, first watched, other
 	_ = probes.Wait() // no probe returns an error
 }
 
-// probeServer probes a server, and returns whether it works. If the first probe of a used pool's
-// server leaves this in doubt, probeServer probes once more.
+// probeServer probes a server, and returns whether it works. If the first probe leaves this in
+// doubt and the pool is used, probeServer probes once more.
 func (p *Picker) probeServer(ctx context.Context, t *turn, s watched) (up bool) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -116,8 +116,8 @@ type roundTrips func(*http.Request) (*http.Response, error)
 func (f roundTrips) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // The picker reports once that a server has stopped, and once that it has served again for some
-// time. On a busy machine, the probes of an idle pool get no answer for a while; the picker does
-// not report this.
+// time. It does not report a busy machine, on which probes of an idle pool get no answer for a
+// while.
 func TestServing_EachChangeOfAServerIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var stopped, busy atomic.Bool
@@ -213,8 +213,8 @@ func TestServing_UnusedPoolsOfManySeldomWakeTheProcess(t *testing.T) {
 	}
 }
 
-// If there are more than maxUnused pools, the picker watches no pool without a pick, even if it
-// watched the pool while there were fewer.
+// With more than maxUnused pools, the picker watches no pool without a pick, even if it watched the
+// pool before.
 func TestServing_PoolsWithoutPicksAreNotWatchedOnceThereAreMany(t *testing.T) {
 	closed := httptest.NewServer(nil)
 	closed.Close()

@@ -16,14 +16,14 @@ import (
 )
 
 // Request headers that name a session. The picker makes the token, which names an endpoint or an
-// import's cluster (stays.go). The client chooses the ID.
+// import's cluster (stays.go). Clients choose the ID.
 const (
 	sessionTokenHeader = "x-session-token"
 	sessionIDHeader    = "x-session-id"
 )
 
-// SessionHeader is the ID of a route's session (sessionPersistence). The session's requests stay at
-// one server of the pool. Gateways remove this header from clients' requests, and from requests to
+// SessionHeader is the ID of a route's session (sessionPersistence), whose requests stay at one
+// server of the pool. Gateways remove this header from clients' requests, and from requests to
 // model servers.
 const SessionHeader = "penstock-peer-session"
 
@@ -32,8 +32,8 @@ const (
 	DefaultSessionCookie = "session-id"
 )
 
-// The picker uses only the first maxSessionID bytes of a session ID. A token of more than
-// maxSessionToken bytes is invalid.
+// Only the first maxSessionID bytes of a session ID count. A longer token than maxSessionToken
+// bytes is invalid.
 const (
 	maxSessionID    = 1 << 10
 	maxSessionToken = 128
@@ -99,7 +99,7 @@ const (
 	sessionKnown
 	sessionKept
 	sessionPicked
-	bySessionRoute // the ID is from SessionHeader, and the strategy does not use sessions
+	bySessionRoute // SessionHeader names the session, and the strategy does not use sessions
 )
 
 func (pool *pool) keptSession(s schedule.Session, chosen netip.AddrPort) sessionBy {
@@ -175,7 +175,7 @@ func (k *pick) keep() {
 }
 
 // atSession ranks only the endpoint of the request's session. It returns false if the session has
-// no endpoint, or if its endpoint accepts no requests: the strategy then chooses a new endpoint.
+// no endpoint, or if the endpoint accepts no requests. The strategy then chooses a new endpoint.
 func (k *pick) atSession(s *schedule.Strategy, allowed func(*endpoint.Endpoint) bool) bool {
 	at := k.query.Session.At
 	if sessionBy(k.query.Session.By)&bySessionRoute == 0 || !at.IsValid() {
@@ -221,8 +221,8 @@ func (p *Picker) LearnSession(s Session) {
 	}
 }
 
-// Sessions calls f for the sessions of all pools, each pool's last used session first, until f
-// returns false.
+// Sessions calls f for the sessions of all pools until f returns false. In each pool, the last used
+// session comes first.
 func (p *Picker) Sessions(f func(Session) bool) {
 	now, more := time.Now(), true
 	for _, pool := range p.pools.now.Load().byName {
@@ -267,8 +267,8 @@ func sessionToken(endpoint string, now time.Time) string {
 	return base64.RawURLEncoding.EncodeToString(strconv.AppendInt(append([]byte(endpoint), ' '), now.Unix(), 10))
 }
 
-// readSessionToken returns the endpoint of a token that a picker made within ttl, or a zero address
-// and why the token is invalid. The clocks of the two pickers may differ by up to ttl.
+// readSessionToken returns the endpoint of a token that a picker made within ttl. For an invalid
+// token, it returns a zero address and the reason. The pickers' clocks may differ by up to ttl.
 func readSessionToken(token []byte, now time.Time, ttl time.Duration) (at netip.AddrPort, by sessionBy) {
 	if len(token) > maxSessionToken {
 		return at, sessionUnreadable

@@ -190,8 +190,8 @@ func TestSession_InvalidTokensAreIgnored(t *testing.T) {
 	}
 }
 
-// Clients can send any text in these headers. No text may cause a panic, and the picker accepts
-// only tokens that a picker made.
+// Clients can send any text in these headers. No text may cause a panic, and only tokens that a
+// picker made are accepted.
 func FuzzSession_HeadersOfClients(f *testing.F) {
 	now := time.Unix(1_700_000_000, 0)
 	f.Add([]byte(sessionToken("10.0.0.1:8000", now)), []byte("a=1; sid=2"), []byte("12.5"))

@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// A server's cache serves the requests of all pickers. So each process publishes its picks, and the
-// other processes record which server has got the prompt and the adapter.
+// A server caches the prompts of all pickers' requests. So each process publishes its picks, and
+// the other processes record which server received the prompt and the adapter.
 
 const maxSender = 128 // in bytes
 
@@ -78,8 +78,8 @@ func (p *Picker) Restore(server netip.AddrPort, snapshot []byte) error {
 	return p.prompts.prefixes.Restore(server, snapshot)
 }
 
-// Owner returns this picker's name for other processes (Peers).
+// Owner returns this picker's name for Peers.
 func (p *Picker) Owner() string { return p.leases.Owner() }
 
-// Loads returns the registry with the requests in flight of each address.
+// Loads returns the registry with each address's requests in flight.
 func (p *Picker) Loads() *endpoint.Registry { return p.registry }

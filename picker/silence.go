@@ -14,9 +14,9 @@ import (
 )
 
 // Every judgeEvery, the picker checks the servers with waiting requests. A server that sends
-// nothing for too long is silent. The picker asks a silent server for one token at once, and again
-// 1, 2, 4, ... 30 s after each probe that got no token. A probe waits up to probeTime, because a
-// server that recovers answers open requests.
+// nothing for too long is silent. The picker requests one token from a silent server at once, and
+// again 1, 2, 4, ... 30 s after each failed probe. A probe waits up to probeTime, because a server
+// that recovers answers open requests.
 const (
 	judgeEvery            = 100 * time.Millisecond
 	probeTime             = 10 * time.Second
@@ -132,9 +132,9 @@ func (p *Picker) askForToken(ctx context.Context, server *endpoint.Load) error {
 	return err
 }
 
-// probedAs returns the protocol and the model for a probe of a server. The protocol is from the
-// first by name of the server's pools. The model is from a waiting request or, if the server's list
-// of models lacks it, the first model of the list.
+// probedAs returns the protocol and the model for a probe of a server. The server's first pool by
+// name determines the protocol. The model is from a waiting request or, if the server's list of
+// models lacks it, the first of the list.
 func (p *Picker) probedAs(server *endpoint.Load) (by upstream.Protocol, model string) {
 	var first *pool
 	for _, pool := range p.pools.now.Load().byName {

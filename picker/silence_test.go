@@ -22,9 +22,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// Envoy's access log shows that a server is silent if its requests have no body byte while they are
-// in flight, when the client cancels them, or when they reach the route's timeout. A response of
-// another server does not show that a server is silent.
+// A server is silent if its requests have no body byte while they are in flight, when the client
+// cancels them, or when they reach the route's timeout. Responses of other servers do not count.
 func TestSilent_ReportsShowIt(t *testing.T) {
 	report := accesslog.Entry{Pool: "ns/pool", Open: true, Served: first, Sent: time.Millisecond}
 	for name, tt := range map[string]struct {
@@ -162,7 +161,7 @@ func TestSilent_ProbesAreBounded(t *testing.T) {
 	if got := fmt.Sprint(pauses); got != "[0s 1s 2s 4s 8s 16s 30s]" {
 		t.Errorf(`pauses %s, want "[0s 1s 2s 4s 8s 16s 30s]"`, got)
 	}
-	a.due(nil, now) // the server is not silent any more
+	a.due(nil, now) // the server is no longer silent
 	if len(a.due([]*endpoint.Load{server}, now)) != 1 {
 		t.Error("a server that is silent again is not probed at once")
 	}
@@ -176,8 +175,8 @@ func TestSilent_ProbesAreBounded(t *testing.T) {
 	}
 }
 
-// If a gateway that Penstock does not configure sends response bodies, a call that ends without a
-// body byte shows that the server is silent. A first byte shows that the server works.
+// For a gateway that Penstock does not configure, a call that ends without a body byte shows that
+// the server is silent, and a first byte that it works, if the gateway sends response bodies.
 func TestSilent_CallsOfOtherGatewaysShowIt(t *testing.T) {
 	for _, tt := range []struct{ shown, begun, want bool }{
 		{true, false, true}, {true, true, false}, {false, false, false},

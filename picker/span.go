@@ -16,8 +16,7 @@ import (
 )
 
 // span starts the span of a pick. It returns nil if tracing is off or the caller's trace is not
-// sampled. The parent is the span of the ext_proc call or, if the gateway does not trace, the
-// client's span.
+// sampled. The parent is the span of the ext_proc call or, without one, the client's span.
 func (p *Picker) span(ctx context.Context, r *extproc.Request, started time.Time) trace.Span {
 	if p.tracer == nil {
 		return nil
@@ -45,8 +44,8 @@ var operations = map[request.Kind]string{
 	request.GRPCGenerate: "text_completion", request.Embeddings: "embeddings", request.GRPCEmbed: "embeddings",
 }
 
-// endSpan sets the attributes of OpenTelemetry for generative AI. The number of tokens is an
-// estimate unless the request has token IDs.
+// endSpan sets OpenTelemetry's attributes for generative AI. The number of tokens is an estimate
+// if the request has no token IDs.
 func (k *pick) endSpan() {
 	span, pool, r, a := k.span, k.pool, k.request, &k.answer
 	if k.model != "" {

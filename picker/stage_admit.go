@@ -13,18 +13,17 @@ import (
 )
 
 const (
-	// permitTimeout bounds how long a call waits for access to a pool, because its Envoy may have a
-	// new route that this process has not read yet. Envoy's timeout of a pick is longer (2 s).
+	// permitTimeout bounds how long a call waits for access to a pool: its Envoy may have a new
+	// route that this process has not read yet. Envoy's timeout of a pick is longer (2 s).
 	permitTimeout = 750 * time.Millisecond
-	// maxPermitWaits bounds the calls that wait for access. The picker denies further calls at
-	// once.
+	// maxPermitWaits bounds the calls that wait for access. Further calls are denied at once.
 	maxPermitWaits = 256
 )
 
 // admit decides whether the caller may pick from the pool: a Gateway may if its routes use the
 // pool, and a member of a cluster set if the pool is exported to it. The server has already
-// verified the caller's key or certificate (xds/identity). admit sets Request.Imported, and ends a
-// denied call. It admits a call for an unknown pool, which the stage find rejects.
+// verified the caller's key or certificate (xds/identity). admit sets Request.Imported. It admits a
+// call for an unknown pool; the stage find rejects this call.
 func admit(k *pick) { k.denied = k.picker.permit(k.ctx, k.request) }
 
 func admitted(r *Record) string {
@@ -69,8 +68,8 @@ type gate struct {
 	waiting atomic.Int64
 }
 
-// For youngFor after its start, a process may not have read all exports yet, although members of
-// the cluster set already call it.
+// For youngFor after its start, a process may not have read all exports, although members of the
+// cluster set already call it.
 const youngFor = 5 * time.Second
 
 const exportedPoll = 20 * time.Millisecond
@@ -96,9 +95,8 @@ func (p *Picker) waitAllowed(ctx context.Context, gateway string, pool objectid.
 	return waitFor(ctx, p, func() (bool, <-chan struct{}) { return p.config.Access.Allowed(gateway, pool) })
 }
 
-// waitFor calls has until it returns ok: at once, and whenever the channel changed closes or
-// receives a value. It returns false after permitTimeout, and at once if maxPermitWaits calls wait
-// already.
+// waitFor calls has until it returns ok: at once, and whenever changed closes or receives a value.
+// It returns false after permitTimeout, and at once if maxPermitWaits calls already wait.
 func waitFor[T any](ctx context.Context, p *Picker, has func() (ok bool, changed <-chan T)) bool {
 	defer p.gate.waiting.Add(-1)
 	if p.gate.waiting.Add(1) > maxPermitWaits {

@@ -101,8 +101,7 @@ func TestPickerKey_OpensPoolsOfItsGatewayAlone(t *testing.T) {
 	}
 }
 
-// If another process has sent a new route to Envoy before this process has read it, this process
-// waits for the route.
+// A pick waits for a new route that Envoy has before this process.
 func TestPickerKey_NewRouteIsWaitedFor(t *testing.T) {
 	_, may, pick := keyedPicker(t, Config{})
 	time.AfterFunc(50*time.Millisecond, func() { may.allow("ns/unrelated", "ns/own"); may.allow("ns/gw", "ns/theirs") })
@@ -165,8 +164,8 @@ func TestPickerKey_CallWithoutOneOpensExportedPoolsAlone(t *testing.T) {
 	}
 }
 
-// A process that starts has its exports only after its first translation. Calls of members must
-// wait until then: if the process denied them, their requests would get 503.
+// A process that starts has its exports only after its first translation. Members' calls wait until
+// then, because a denial would cause a 503.
 func TestPickerKey_ProcessThatStartsHasMembersWait(t *testing.T) {
 	var asked atomic.Int32
 	p, _, pick := keyedPicker(t,

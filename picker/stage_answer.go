@@ -11,8 +11,8 @@ import (
 )
 
 // answer writes the chosen destinations into the gateway's answer, best first, and sets the
-// request's tracker. It ends no pick. It adapts the answer for gateways that Penstock does not
-// configure, even if an earlier stage ended the pick.
+// request's tracker. It ends no pick. For gateways that Penstock does not configure, it adapts the
+// answer, even if an earlier stage ended the pick.
 func answer(k *pick) {
 	if !k.over {
 		k.target.answer(k)
@@ -22,8 +22,8 @@ func answer(k *pick) {
 	}
 }
 
-// Spill targets follow the pods in every pick. If there is no pod, or all pods are full, a pick has
-// only the spill targets, whatever the failure mode is.
+// Spill targets follow the pods in every pick. Without a pod that has room, a pick has only the
+// spill targets, whatever the failure mode is.
 func (servers) answer(k *pick) {
 	track := newTracker()
 	a := &k.answer
@@ -98,7 +98,7 @@ func forGateway(r *extproc.Request, a *extproc.Answer) {
 	}
 }
 
-// listed returns an answer with these endpoints and one retry for each endpoint after the first, or
+// listed returns an answer with these endpoints and as many retries as further endpoints, or
 // retries if it is larger. The list then repeats the endpoints: a retry beyond the end of the list
 // would use the fallback of Envoy's cluster, which a FailClose pool does not have.
 func listed(texts []string, retries int) extproc.Answer {
@@ -111,8 +111,8 @@ func listed(texts []string, retries int) extproc.Answer {
 }
 
 // leastTries is the minimum number of Envoy's attempts for a pick with several servers; a shorter
-// list repeats its servers. One round may fail although a server works: it may close a connection
-// just when the request arrives (llama.cpp does so after each stream), while the others are dead.
+// list repeats its servers. A working server may fail once, because it closes a connection just
+// when the request arrives (llama.cpp does so after each stream).
 const leastTries = 5
 
 func (pool *pool) retries(user int, ranked []schedule.Candidate) int {
@@ -122,9 +122,9 @@ func (pool *pool) retries(user int, ranked []schedule.Candidate) int {
 	return max(user, leastTries-1)
 }
 
-// retries returns the user's number of retries: from the route's policy or a trusted sender's
-// header, whichever is larger. A gateway that Penstock does not configure may read only one address
-// (Envoy's ORIGINAL_DST clusters), so its lists never repeat.
+// retries returns the user's number of retries: the larger of the route's policy and a trusted
+// sender's header. A gateway that Penstock does not configure may read only one address (Envoy's
+// ORIGINAL_DST clusters), so its lists never repeat.
 func retries(r *extproc.Request) int {
 	if !r.Reported() {
 		return 0

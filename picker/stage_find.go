@@ -5,7 +5,7 @@ import (
 )
 
 // find sets the pool, the target, the span, and the count of the pool's picks. It ends a request
-// for an unknown pool. It also ends a request for the list of models, if there is a model.
+// for an unknown pool, and a request for the list of models if there is a model.
 func find(k *pick) {
 	p, r := k.picker, k.request
 	k.pool = p.pool(r.Pool)
@@ -27,8 +27,8 @@ func find(k *pick) {
 	}
 }
 
-// decide ends a pick with an answer. The pool's metrics and records count the pick under result; ""
-// means that they ignore it.
+// decide ends a pick with an answer. The pool's metrics and records count the pick under result, or
+// ignore the pick if result is "".
 func (k *pick) decide(a extproc.Answer, result string) {
 	k.answer, k.result, k.over = a, result, true
 }

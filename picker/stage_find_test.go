@@ -46,7 +46,7 @@ func TestModels_OfAnImportAreAskedForByItsName(t *testing.T) {
 	}
 	for _, tt := range []struct{ pool, pools, path, want string }{
 		{"ns/far@", "ns/far@gone", "/v1/models", "passes"},
-		// Another picker may know the import.
+		// Another picker may have the import.
 		{"ns/far@", "ns/far@east", "/v1/chat/completions", codes.Unavailable.String()},
 		{"ns/far@", "", "/v1/models", codes.Unavailable.String()},
 		{"ns/other", "ns/other,ns/far@east", "/v1/models", codes.Unavailable.String()},

@@ -25,9 +25,9 @@ const (
 )
 
 // hold makes a request wait while its pool is saturated, if the pool has flow control. If the
-// pool's configuration changes during the wait, the pick continues with the new one. hold ends a
-// request with 429 if the wait is too long or the queue is full, and with 503 if the pool has no
-// endpoint or the client leaves. Requests with spill targets, and other clusters' requests, do not
+// pool's configuration changes meanwhile, the pick continues with the new one. hold ends a request
+// with 429 if the wait is too long or the queue is full, and with 503 if the pool has no endpoint
+// or the client disconnects. Requests with spill targets, and other clusters' requests, do not
 // wait. An admitted request counts in the queue until settle.
 func hold(k *pick) {
 	pool, r := k.pool, k.request
@@ -157,10 +157,10 @@ func (pool *pool) flowRequest(r *extproc.Request, now time.Time) *flow.Request {
 	return q
 }
 
-// caller returns who sent the request, as a gate identified it, or nil. For a request from a member
-// of the cluster set, it returns MEMBER:CALLER, as the peer listener does (translator/envoy,
-// peer.lua), but only if the ClusterSet believes this member. It returns nil for requests from
-// gateways that Penstock does not configure, because there the client may have set CallerHeader.
+// caller returns the request's caller as an access policy identified it, or nil. For a member of
+// the cluster set, caller returns MEMBER:CALLER, as the peer listener does (translator/envoy,
+// peer.lua), if the ClusterSet believes this member. It returns nil for gateways that Penstock does
+// not configure, because there the client may have set CallerHeader.
 func caller(r *extproc.Request) []byte {
 	if r.Member != "" {
 		if !r.Vouched {
@@ -181,8 +181,7 @@ func stated(member string, id []byte) []byte {
 	return append([]byte(member+":"), id...)
 }
 
-// ofMember reports whether a caller is MEMBER:CALLER. A caller of this cluster has a / before any
-// colon.
+// A caller of this cluster has a slash before any colon.
 func ofMember(caller []byte) bool {
 	i := bytes.IndexAny(caller, ":/")
 	return i >= 0 && caller[i] == ':'

@@ -211,7 +211,7 @@ func TestFlowControl_MembersCallersCountIfTheClusterSetBelievesThem(t *testing.T
 	}
 }
 
-// A member may only name callers that a gate can write. They never equal callers of this cluster.
+// A member may only name well-formed callers, which never equal callers of this cluster.
 func TestFlowControl_MembersStateWellFormedCallersAlone(t *testing.T) {
 	for text, want := range map[string]string{
 		"ns/alice@x.y": "east:ns/alice@x.y", "west:ns/a%20b": "east:west:ns/a%20b", "": "", "a,b": "", "a\xff": "",
@@ -343,7 +343,7 @@ func TestFlowControl_TurnedOffSendsThoseThatWait(t *testing.T) {
 func TestFlowControl_RequestAtProcessorTakesRoom(t *testing.T) {
 	arrived, answer := make(chan struct{}, 9), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // reading lets the server notice that the client leaves
+		_, _ = io.Copy(io.Discard, r.Body) // lets the server notice that the client disconnects
 		arrived <- struct{}{}
 		select {
 		case <-answer:
@@ -392,7 +392,7 @@ func TestFlowControl_RequestAtProcessorTakesRoom(t *testing.T) {
 	(<-answers).Track.End()
 }
 
-// Envoy stops waiting for a picker after 2 s, unless the picker extends the timeout.
+// The picker extends Envoy's timeout of a pick (2 s) while a request waits.
 func TestFlowControl_EnvoyWaitsAsLongAsTheRequest(t *testing.T) {
 	g := startGateway(t, route{Name: "none", Cluster: "closed", Mode: none},
 		route{Name: "buffered", Cluster: "closed", Mode: buffered})
@@ -432,8 +432,8 @@ func TestFlowControl_EnvoyWaitsAsLongAsTheRequest(t *testing.T) {
 	}
 }
 
-// While requests wait, no pick triggers scrapes. With one scrape a second, a free server would stay
-// idle until the next scrape.
+// While requests wait, pages are read often, although no pick triggers scrapes. With one scrape a
+// second, a free server would stay idle until the next scrape.
 func TestFlowControl_PagesAreReadOftenWhileRequestsWait(t *testing.T) {
 	var pages atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -11,8 +11,8 @@ import (
 )
 
 // lease counts the request at its destination until the access log reports the request's end, or
-// until reports stop (endpoint.Leases). For a gateway without an access log, the count ends with
-// the call. A Gateway with too many leases gets no lease. lease ends no pick.
+// its reports stop (endpoint.Leases). For a gateway without an access log, the count ends with the
+// call. A Gateway with too many leases gets no lease. lease ends no pick.
 func lease(k *pick) { k.target.lease(k) }
 
 func (servers) lease(k *pick) {
@@ -33,8 +33,8 @@ func (servers) lease(k *pick) {
 		k.pool.strategy.Rank(&k.query, k.at, k.endpoints, others, k.pool.Fallbacks, &k.others)...)
 }
 
-// addLacking appends endpoints whose lists of models lack the request's model, as destinations of
-// retries. An engine may serve a model that its list lacks.
+// addLacking appends endpoints whose lists of models lack the request's model, for retries: an
+// engine may serve a model that its list lacks.
 func (k *pick) addLacking() {
 	lacking, free := k.leftOut(), 1+k.pool.Fallbacks-len(k.ranked)
 	if lacking == nil || k.bound() || lacking.Strict || free <= 0 {

@@ -8,7 +8,7 @@ import (
 )
 
 // keepNote records the pick in metrics, its span, the ring of notes, the pool's sampled records,
-// and the tag of its lease. It does not change the answer. It ignores answers without a result.
+// and its lease's tag. It keeps the answer. It ignores answers without a result.
 func keepNote(k *pick) {
 	if k.result == "" {
 		return

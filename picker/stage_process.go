@@ -18,10 +18,10 @@ import (
 	"github.com/penstock-project/penstock/picker/processor"
 )
 
-// process calls the pool's processor, and sets its result. After the processor's timeout, and while
-// its circuit breaker is open, the pick continues without the result. If the pool's configuration
-// changes during the call, the pick continues with the new one. process ends a request whose client
-// has left.
+// process calls the pool's processor, and sets its result. After a timeout, and while the circuit
+// breaker is open, the pick continues without a result. If the pool's configuration changes during
+// the call, the pick continues with the new one. process ends the pick if the client has
+// disconnected.
 func process(k *pick) {
 	pool, r, d := k.pool, k.request, &k.processed
 	if pool.processor == nil {
@@ -72,7 +72,6 @@ func processedBy(r *Record) string {
 	return "the processor's outcome is " + r.Processor.Outcome
 }
 
-// credentials are never sent to a processor.
 var credentials = []string{"authorization", "proxy-authorization", "x-api-key", "api-key", "cookie", "set-cookie"}
 
 func (pool *pool) processedHeaders(r *extproc.Request) map[string]string {
@@ -86,13 +85,12 @@ func (pool *pool) processedHeaders(r *extproc.Request) map[string]string {
 	return out
 }
 
-// Reasons why the pool's strategy chooses the endpoint although the processor was asked to.
+// Reasons why the pool's strategy chooses the endpoint instead of the processor.
 const (
 	noAnswer      = "no_answer"
-	noWorker      = "no_worker"      // the answer names no worker
-	unknownWorker = "unknown_worker" // the worker is not an endpoint of the pool
-	// busyWorker means that the worker accepts no further request, or is not allowed for the
-	// request.
+	noWorker      = "no_worker"
+	unknownWorker = "unknown_worker"
+	// busyWorker means that the worker accepts no more requests, or is not allowed for this one.
 	busyWorker = "busy_worker"
 )
 
@@ -113,9 +111,8 @@ func (k *pick) findWorker() {
 	}
 }
 
-// worker returns a filter for the pool's endpoints at an address, or nil if no endpoint has the
-// address. An address is IP:PORT, or NAME:PORT with a pod's name or a host of a ModelServers
-// object.
+// worker returns a filter for the pool's endpoints at an address, or nil if the pool has none. An
+// address is IP:PORT, or NAME:PORT with a pod's name or a host of a ModelServers object.
 func (pool *pool) worker(address string) func(*endpoint.Endpoint) bool {
 	list := pool.snapshot.Endpoints
 	if addr, err := netip.ParseAddrPort(address); err == nil {

@@ -91,8 +91,8 @@ func TestProcessor_DeadlineExtendsTheWaitOfEnvoy(t *testing.T) {
 	}
 }
 
-// The processor's call has a client span below the pick's span. The processor receives that span's
-// context.
+// The processor's call has a client span below the pick's span. The processor receives this client
+// span's context.
 func TestProcessor_CallHasASpan(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	p := runPicker(t, Config{Tracer: trace.NewTracerProvider(trace.WithSpanProcessor(spans))})

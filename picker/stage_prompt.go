@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-project/penstock/picker/tokenize"
 )
 
-// prompt finds the length of a request's prompt. If model servers report their caches, it also
-// finds the prompt's token IDs: in the processor's answer, or else by a call to a model server. It
-// ends no pick.
+// prompt finds the length of a request's prompt. If model servers report their caches, prompt also
+// finds the token IDs: in the processor's answer, or else by a call to a model server. It ends no
+// pick.
 func prompt(k *pick) {
 	if k.working == nil {
 		return
@@ -31,8 +31,8 @@ func prompted(r *Record) string {
 }
 
 // useTokens takes the prompt's length and tokens from the processor's answer. The picked server
-// gets the same tokens. The picker compares them with the servers' cache reports, unless the prompt
-// has images: the reported hashes then also depend on the images.
+// gets the same tokens. The picker compares them with the servers' cache reports, but not for a
+// prompt with images: the reported hashes then also depend on the images.
 func (k *pick) useTokens() {
 	found, q := k.processed.Answer, &k.query
 	if found == nil || found.Count == 0 {
@@ -79,6 +79,6 @@ func (p *Picker) renderBase(pool *pool) string {
 }
 
 // modelHeader is the header with the request's model on Gateways that route by the model
-// (translator/envoy, scan.lua). On other Gateways, a client may set the header, which affects only
+// (translator/envoy, scan.lua). On other Gateways, a client may set the header. This affects only
 // the choice of an endpoint.
 const modelHeader = "x-gateway-model-name"

@@ -57,8 +57,8 @@ func changedBody(t *testing.T, conn *grpc.ClientConn, body []byte) []byte {
 	return answer.GetRequestBody().GetResponse().GetBodyMutation().GetBody()
 }
 
-// TestKVEvents_TextPromptIsRendered uses an Envoy that sends bodies in BUFFERED, because a server
-// renders the prompt from the body.
+// TestKVEvents_TextPromptIsRendered uses BUFFERED, because a server renders the prompt from the
+// body.
 func TestKVEvents_TextPromptIsRendered(t *testing.T) {
 	tokens := make([]uint32, 1024)
 	for i := range tokens {
@@ -132,8 +132,7 @@ func TestKVEvents_TextPromptIsRendered(t *testing.T) {
 	poll.Until(t, "no body is held", func() bool { return p.wire.bodies.Held() == 0 })
 }
 
-// A record has no prompt length if it is only an estimate from content-length that the strategy did
-// not use: it would look like the length of a prompt that was read.
+// A record has no prompt length that is only an unused estimate from content-length.
 func TestExplain_PicksHaveTheLengthOfAPromptThatIsReadOrDecides(t *testing.T) {
 	for _, tt := range []struct {
 		pool Pool

@@ -5,12 +5,12 @@ import (
 	"math"
 )
 
-// rank chooses the request's destinations, best first. It opens no lease. For an import it opens a
-// Charge at the first cluster; for a remote picker it makes a call. settle ends the Charge or the
-// call. rank ends a pick only if the import has no cluster.
+// rank chooses the request's destinations, best first, and opens no lease. For an import it opens a
+// Charge at the first cluster; for a remote picker it makes a call. settle ends both. rank ends a
+// pick only if the import has no cluster.
 func rank(k *pick) { k.target.rank(k) }
 
-// The stages lease and spill may rank again, if other picks take the chosen endpoint's last slot.
+// If other picks take the last place at the chosen endpoint, the stages lease and spill rank again.
 func (servers) rank(k *pick) {
 	k.foreshadow()
 	if k.byWorker = k.processed.worker; k.keptHere() {
@@ -25,15 +25,15 @@ func (servers) rank(k *pick) {
 }
 
 // awaitKeys waits a moment if the strategy chwbl passed over the full endpoint of the request's
-// key, because one of this endpoint's requests may have ended without a report so far. It ranks
-// again whenever the endpoint has fewer requests in flight.
+// key: one of this endpoint's requests may have ended without a report so far. It ranks again
+// whenever the endpoint has fewer requests in flight.
 func (k *pick) awaitKeys() {
 	strategy, load := k.pool.strategy, k.scratch.Passed.Load()
-	before := int64(math.MaxInt64) // makes the first call rank: a request may have ended since the last rank
+	before := int64(math.MaxInt64) // the first call ranks: a request may have ended since the last rank
 	found := k.awaitEnd(func() bool {
 		now := load.Total()
 		if now >= before {
-			return false // a request at another endpoint ended: to rank again would change nothing
+			return false // a request ended at another endpoint, so the rank would be the same
 		}
 		before = now
 		return k.choose(strategy) && k.scratch.Passed == nil

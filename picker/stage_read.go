@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// read decides which part of the request's body extproc reads for the pick. It sets k.policy, and
-// ends no pick. If the policy is Unavailable, the gateway calls another picker.
+// read sets k.policy: which part of the request's body extproc reads for the pick. It ends no pick.
+// If the policy is Unavailable, the gateway calls another picker.
 func read(k *pick) {
 	pool := k.picker.pool(k.request.Pool)
 	if pool == nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// If a real Envoy uses BUFFERED for all requests, the picker reads prompts before the pick. Other
-// bodies pass as if the picker read none.
+// With BUFFERED, Envoy sends the picker the prompts of known APIs before the pick. Other bodies
+// pass unread.
 func TestExtProc_PromptsAreReadOnlyWhereTheyAreKnown(t *testing.T) {
 	g := startGateway(t, route{Name: "b", Cluster: "closed", Mode: buffered, Allow: true})
 	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Endpoints: g.endpoints()[:1], Body: BodyPrompts})

@@ -11,7 +11,7 @@ import (
 
 // recall finds the server or cluster with the stored response that a request names, in pools with
 // Pool.Responses, and sets k.keeper to its address. It waits at most 100 ms for an unknown
-// response, because a server may have just created it. It ends no pick.
+// response, which a server may have just created. It ends no pick.
 //
 // Servers without the response answer 404. So the server with the response takes precedence over
 // sessions, processors, strategies, flow control and limits, but not over the gateway's subset.

@@ -67,8 +67,7 @@ func TestResponseAffinity_FollowUpGoesToItsServer(t *testing.T) {
 }
 
 // If the server with the stored response accepts no requests, another server gets the request. If
-// it is only full, no other server or pool gets the request. Pools without Responses are not
-// affected.
+// the server is only full, no other server or pool does. Pools without Responses are not affected.
 func TestResponseAffinity_ServerThatTakesNoRequests(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Pool)
@@ -102,8 +101,8 @@ func TestResponseAffinity_ServerThatTakesNoRequests(t *testing.T) {
 	}
 }
 
-// A stored response of one pool has no effect in another pool. The picker does not record responses
-// of failed requests or of unknown servers.
+// A stored response of one pool has no effect in another pool. Responses of failed requests or of
+// unknown servers are not recorded.
 func TestResponseAffinity_OtherPoolsAndPlacesDecideNothing(t *testing.T) {
 	p := runPicker(t, Config{})
 	setPools(t, p,
@@ -182,7 +181,7 @@ func TestResponseAffinity_OneClientKeepsThoseOfOthers(t *testing.T) {
 }
 
 // A client may name a response before the access log reports it, so the pick waits for the report.
-// It must not wait long, because the response may be unknown.
+// The wait is short, because the response may be unknown.
 func TestResponseAffinity_FollowUpWaitsForTheReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, err := New(Config{})

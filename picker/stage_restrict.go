@@ -15,9 +15,9 @@ import (
 
 // restrict determines the allowed destinations of a request: by the gateway's subset hint, the
 // route's subset, and the spill targets that Envoys have. For model servers it also sets the
-// endpoints, the filter, the servers that lack the model, and the query. If no known list of models
-// has the request's model, restrict waits up to 400 ms for newer lists. It ends a pick for a pool
-// whose requests go to gateways of another cluster.
+// endpoints, the servers that lack the model, and the query. If no known list of models has the
+// request's model, restrict waits up to 400 ms for newer lists. It ends a pick for a pool whose
+// requests go to gateways of another cluster.
 func restrict(k *pick) { k.target.restrict(k) }
 
 func (servers) restrict(k *pick) {

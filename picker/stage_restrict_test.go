@@ -33,7 +33,7 @@ func asksFor(p *Picker, model string) extproc.Answer {
 func TestRestrict_ServerThatLacksTheModelIsNotPickedWhileAnotherHasIt(t *testing.T) {
 	for _, strategy := range schedule.Names() {
 		if strategy == schedule.Plugins {
-			continue // this strategy needs a profile
+			continue // needs a profile
 		}
 		t.Run(strategy, func(t *testing.T) {
 			p := runPicker(t, Config{})
@@ -59,9 +59,8 @@ func TestRestrict_ServerThatLacksTheModelIsNotPickedWhileAnotherHasIt(t *testing
 	}
 }
 
-// A server whose list of models lacks the model may still serve it, so it is the last choice. While
-// another server has the model, a server that has answered 404 for the model gets no request for
-// it.
+// A server whose list of models lacks the model is the last choice, because it may still serve the
+// model. After a 404 for the model, a server gets no request while another server has the model.
 func TestRestrict_ServerThatLacksTheModelTakesItIfNoOtherDoes(t *testing.T) {
 	p := runPicker(t, Config{})
 	poll.Until(t, "the picker to run", p.asks.runs.Load)
@@ -90,7 +89,7 @@ func TestRestrict_ServerThatLacksTheModelTakesItIfNoOtherDoes(t *testing.T) {
 	}
 }
 
-// A 404 for an unknown response shows nothing about the model.
+// A 404 for an unknown response has no effect on the choice by model.
 func TestRestrict_ResponseThatIsNotThereConcernsNoModel(t *testing.T) {
 	p := runPicker(t, Config{})
 	poll.Until(t, "the picker to run", p.asks.runs.Load)

@@ -11,47 +11,46 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
-// OnDemand has pools whose model servers are stopped while they have no requests. Its methods are
-// called concurrently.
+// OnDemand has pools whose model servers are stopped without requests. Its methods are called
+// concurrently.
 type OnDemand interface {
-	// Demand returns how requests start the servers of a pool; false if requests do not start them.
+	// Demand returns how requests start the servers of a pool; false if requests start none.
 	Demand(pool objectid.Target) (Demand, bool)
 	// Resume requests a server for a pool, and waits until one serves. It returns an error if none
-	// will, or ctx ends. The request for a server stays in effect after ctx has ended.
+	// will, or ctx ends. The request stays in effect after ctx has ended.
 	Resume(ctx context.Context, pool objectid.Target) error
 }
 
-// Demand describes a pool whose servers start when requests need them.
+// Demand describes a pool whose servers start on demand.
 type Demand struct {
-	Model string        // model that the servers serve
-	Limit time.Duration // how long a request waits for a server
+	Model string
+	Limit time.Duration
 }
 
-// maxResuming bounds the requests that wait for the servers of one pool.
 const maxResuming = 1024
 
-// use counts the requests of a pool. A new configuration of the pool keeps it.
+// use counts a pool's requests. A new configuration of the pool keeps the use.
 type use struct {
 	began   time.Time
-	picking atomic.Int64 // picks of the pool's servers, from find to settle, without held ones
+	picking atomic.Int64 // picks of the pool's servers, from find to settle, except held picks
 	held    atomic.Int64 // picks that wait for the start of a server
 	last    atomic.Int64 // time of the last pick since began
 }
 
 // Use describes the requests of a pool.
 type Use struct {
-	Known bool // the picker has the pool, and picks its servers
+	Known bool // the picker has the pool and picks its servers
 	// Accepts reports whether picks name a server of the pool.
 	Accepts bool
-	// Active counts the requests in picks and at servers. While Accepts is false, it cannot grow.
+	// Active counts the requests in picks and at servers. It cannot grow while Accepts is false.
 	Active int64
-	// Held counts the requests that wait for the start of a server.
+	// Held counts the requests that wait for a server to start.
 	Held int64
-	// Last is the time of the last pick; zero without one.
+	// Last is the time of the last pick, or zero.
 	Last time.Time
 }
 
-// Use describes the requests of a pool, including draining servers but not removed ones.
+// Use describes a pool's requests, also at draining servers but not at removed ones.
 func (p *Picker) Use(id objectid.Target) (u Use) {
 	pool := p.pool(id.String())
 	if pool == nil || pool.use == nil {
@@ -71,8 +70,7 @@ func (p *Picker) Use(id objectid.Target) (u Use) {
 	return u
 }
 
-// ServerUse is Use for one server of a pool. Active counts a request only once its pick has opened
-// a lease at the server.
+// ServerUse is Use for one server of a pool. Active counts a request from the pick's lease on.
 func (p *Picker) ServerUse(id objectid.Target, server netip.AddrPort) (u Use) {
 	pool := p.pool(id.String())
 	if pool == nil || pool.use == nil {
@@ -87,8 +85,7 @@ func (p *Picker) ServerUse(id objectid.Target, server netip.AddrPort) (u Use) {
 	return u
 }
 
-// setUse sets pool.use, taken over from the old pool, and pool.accepts. The pool's snapshot must be
-// set before.
+// setUse takes pool.use over from the old pool, and sets pool.accepts. The snapshot must be set.
 func (pool *pool) setUse(old *pool) {
 	if pool.Clusters != nil || pool.Relay != nil || pool.Gateways {
 		pool.accepts = true
@@ -109,9 +106,8 @@ func (pool *pool) usage() *use {
 	return pool.use
 }
 
-// enter counts the pick in the pool's use, and then reads the pool's configuration again. So if
-// another goroutine changes the configuration and then reads a count without this pick, the pick
-// uses the new configuration.
+// enter counts the pick in the pool's use, and then reads the pool's configuration again. So after
+// a change of the configuration, either the pick uses the new one, or the count includes the pick.
 func (k *pick) enter() {
 	if k.use = k.pool.use; k.use == nil {
 		return
@@ -126,7 +122,7 @@ func (k *pick) enter() {
 // resume makes a request wait while its pool has no model server and Config.OnDemand starts one.
 // The pick continues with the pool's newest configuration. resume ends a request with 503 if no
 // server starts, and with 429 if too many requests wait. A request that another pool or cluster can
-// serve does not wait, but it also starts a server.
+// serve also starts a server, but does not wait.
 func resume(k *pick) {
 	pool, on := k.pool, k.picker.config.OnDemand
 	if pool.accepts || on == nil {
@@ -166,8 +162,8 @@ func resume(k *pick) {
 	}
 }
 
-// resumeAgain is how often a waiting pick calls OnDemand.Resume again. A server that Resume
-// reported as serving may have ended before the pool had it.
+// resumeAgain is how often a waiting pick calls OnDemand.Resume. A server may have ended after
+// Resume reported it as serving, and before the pool had it.
 const resumeAgain = time.Second
 
 func (k *pick) awaitHeld(on OnDemand, limit time.Duration) error {
@@ -179,7 +175,7 @@ func (k *pick) awaitHeld(on OnDemand, limit time.Duration) error {
 	return k.awaitServer(on, limit)
 }
 
-// awaitServer starts a server and waits until the pool has one. A server enters the pool only after
+// awaitServer starts a server and waits until the pool has one. The pool gets a server only after
 // all Envoys have its address.
 func (k *pick) awaitServer(on OnDemand, limit time.Duration) error {
 	wait := limit + answerTime

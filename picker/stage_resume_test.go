@@ -11,8 +11,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// starts is an OnDemand for one pool. Each call of Resume returns the next value of the channel
-// ends.
+// starts is an OnDemand for one pool. Each call of Resume returns the next value of ends.
 type starts struct {
 	pool   string
 	limit  time.Duration

@@ -1,7 +1,6 @@
 package picker
 
-// rewrite draws, by weight, the model that replaces the body's model. extproc then writes this
-// model into the body. rewrite ends no pick.
+// rewrite draws, by weight, the model that extproc writes into the body. It ends no pick.
 func rewrite(k *pick) {
 	if k.rules != nil {
 		k.drawn = k.rules.target(k.asked)

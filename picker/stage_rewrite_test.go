@@ -134,8 +134,7 @@ func TestInferenceModel_EnvoySendsTheTargetInEveryMode(t *testing.T) {
 	}
 }
 
-// A client cannot avoid the replacement of its model with another encoding of JSON that a model
-// server in Python reads.
+// The model is replaced in every encoding of JSON that a model server in Python reads.
 func TestInferenceModel_NoEncodingHidesTheModel(t *testing.T) {
 	modes := map[string]string{"buffered": buffered, "duplex": duplex, "streamed": streamed}
 	var routes []route
@@ -165,7 +164,7 @@ func TestInferenceModel_NoEncodingHidesTheModel(t *testing.T) {
 	}
 }
 
-// In STREAMED the pick precedes the body, and the model in the header is the client's text.
+// In STREAMED the pick precedes the body, so the model in the header counts only with TrustHeaders.
 func TestInferenceModel_ModelOfAHeaderCountsWhereHeadersAreTrusted(t *testing.T) {
 	for _, trusted := range []bool{false, true} {
 		registry := prometheus.NewRegistry()

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// The scorer prefers the pod that it names. Without the scorer, the other scorers decide.
+// The pod that the scorer prefers gets the requests. Without the scorer, other scorers decide.
 func TestPlugins_ThroughEnvoyExternalScorerDecides(t *testing.T) {
 	g := startGateway(t, route{Name: "none", Cluster: "closed", Mode: none, Allow: true})
 	var favorite atomic.Pointer[string]

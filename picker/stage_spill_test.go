@@ -7,7 +7,7 @@ import (
 )
 
 // Envoy's routes and the picker get a new configuration at different times. A request whose route
-// does not have the pool's new spill targets yet must not get a 429.
+// lacks the pool's new spill targets must not get a 429.
 func TestSpill_RouteWithoutTargetsYetIsStillServed(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)

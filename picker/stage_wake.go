@@ -2,8 +2,8 @@ package picker
 
 import "time"
 
-// wake waits while this process may lack recent configuration because it was paused. The measured
-// time of the pick begins after the wait. wake ends no pick.
+// wake waits while this process may lack recent configuration because it was paused. The pick's
+// measured time begins after the wait. wake ends no pick.
 func wake(k *pick) {
 	k.started = time.Now()
 	stops := k.picker.config.Stops

@@ -15,13 +15,13 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// stage is a step of a pick. The comment of the function in the field run states what the stage may
-// change, and when it ends the pick.
+// stage is a step of a pick. The comment of the function in run states what the stage may change,
+// and when it ends the pick.
 type stage struct {
 	name string
 	at   moment
 	run  func(*pick)
-	// shown describes the stage's effect on a pick to users, or returns ""; may be nil.
+	// shown describes the stage's effect on a pick to users, or returns ""; nil for no effect.
 	shown  func(*Record) string
 	always bool // runs even if a stage has ended the pick
 }
@@ -67,26 +67,26 @@ type pick struct {
 	ctx     context.Context
 	request *extproc.Request
 
-	denied error // set by admit
-	over   bool  // a stage ended the pick: only stages with the field always still run
+	denied error
+	over   bool // a stage ended the pick: only stages with always still run
 	answer extproc.Answer
 	left   time.Time
 	last   int
 	took   [maxStages]float32
 	passed uint32
 
-	policy extproc.BodyPolicy // set by read
-	rules  *modelRules        // set by read
-	asked  string             // the body's model, read by rewrite
-	drawn  *request.Target    // set by rewrite
+	policy extproc.BodyPolicy
+	rules  *modelRules
+	asked  string // the body's model, read by rewrite
+	drawn  *request.Target
 
 	pool    *pool  // set by find; a wait may replace it by newer configuration
 	target  target // set by find; nil if find ended the pick
 	span    trace.Span
-	started time.Time // when the time in metrics starts, after waits
+	started time.Time // when the measured time starts, after waits
 
-	use     *use          // set by find; nil if the pool has no model servers of its own
-	resumed time.Duration // time that the request waited in resume
+	use     *use          // set by find; nil without own model servers
+	resumed time.Duration // waited in resume
 
 	keeper  string // set by recall: server or hop with the named response, or ""
 	follows follows
@@ -100,7 +100,7 @@ type pick struct {
 	allowed    func(*endpoint.Endpoint) bool
 	lacking    *models.Lacking // servers that lack the model while others have it; may be nil
 	endpoints  []endpoint.Endpoint
-	sampled    bool // the pick is recorded with verdicts
+	sampled    bool
 	holder     endpoint.Holder
 	query      schedule.Request
 	*working   // memory of restrict and later stages
@@ -117,16 +117,16 @@ type pick struct {
 	verdicts  []schedule.Verdict
 	lacks     Lacks // as counted by the last choose
 	endWaited time.Duration
-	// contested is the number of requests in flight of all processes at the endpoint where this
-	// pick exceeded the limit, or 0.
+	// contested is the number of all processes' requests in flight at the endpoint where this pick
+	// exceeded the limit, or 0.
 	contested int64
 	lease     *endpoint.Lease
 	unread    *endpoint.Unread // nil without a lease or a prompt
 
-	clusters  []ClusterCost        // set by rank, for an import
-	stay      uint64               // the request's session at the import
-	charge    *charged             // set by rank, for an import
-	remote    extproc.RemoteAnswer // set by rank, for a remote picker
+	clusters  []ClusterCost
+	stay      uint64 // the request's session at the import
+	charge    *charged
+	remote    extproc.RemoteAnswer
 	names     []string
 	otherwise extproc.Answer // answer if no destination accepts the request
 
@@ -138,7 +138,7 @@ type pick struct {
 	candidates int
 	compared   int
 	choices    [maxChoices]choice
-	exceeded   []schedule.Excess // why the answer is 429
+	exceeded   []schedule.Excess
 	outOfRange []string
 	problem    string
 	session    sessionBy
@@ -146,7 +146,7 @@ type pick struct {
 
 type working struct {
 	scratch schedule.Scratch
-	others  schedule.Scratch // for a second choice in the same pick: of further servers, or for retries
+	others  schedule.Scratch // for a second choice in the same pick: further servers, or retries
 }
 
 var (
@@ -173,7 +173,7 @@ func (p *Picker) begin(ctx context.Context, r *extproc.Request) *pick {
 	return k
 }
 
-// Pick runs only the stages of the moment atRequest, for a request that is already admitted.
+// Pick runs only the stages of the moment atRequest, for an already admitted request.
 func (p *Picker) Pick(ctx context.Context, r *extproc.Request) extproc.Answer {
 	k := p.begin(ctx, r)
 	defer k.End()
@@ -206,7 +206,7 @@ func (k *pick) End() {
 
 // settle removes a pick from the flow control queue and from its pool's use, and frees its working
 // memory. If the gateway did not get the answer, settle also ends the pick's lease, Charge or
-// tracker. A stage may release only what it acquired itself.
+// tracker. A stage releases only what it acquired itself.
 func (k *pick) settle(given bool) {
 	if k.queue != nil {
 		k.queue.Placed() // the request has a lease now, or will not be sent
@@ -243,8 +243,8 @@ func (k *pick) giveBack() {
 	}
 }
 
-// pass runs the stages of a moment and measures their times. The time until the body has arrived
-// counts for the last stage before, which waits for the body.
+// pass runs the stages of a moment and measures their times. The wait for the body counts for the
+// last stage before.
 func (k *pick) pass(m moment) {
 	now := time.Now()
 	if m == atRequest && !k.left.IsZero() {

@@ -60,8 +60,8 @@ func kinds(t *testing.T) map[string]struct {
 	}
 }
 
-// If a stage panics, at any point of a pick, nothing counts the request any more: no lease, no
-// request in flight at a server, cluster or remote picker, and no place in the flow control queue.
+// If a stage panics, at any point of a pick, no lease, server, cluster, remote picker or flow
+// control queue counts the request any longer.
 func TestPick_EndBetweenAnyTwoStagesLeavesNoLease(t *testing.T) {
 	for name, kind := range kinds(t) {
 		for at := range stages() {
@@ -131,8 +131,7 @@ func (c *counting) Choose(pool objectid.Target, p ClusterPrompt, charged bool, o
 
 func (c *counting) End() { c.open-- }
 
-// stageCheck checks that a stage has its effect: holds returns true with the stage, and false
-// without it.
+// stageCheck checks a stage's effect: holds returns true with the stage, and false without it.
 type stageCheck struct {
 	test  string // a test of more of the picker that also fails without the stage
 	holds func(p *Picker, pool Pool) bool
@@ -257,7 +256,7 @@ func pickChecks(t *testing.T) map[string]stageCheck {
 func answerOf(t *testing.T, p *Picker) extproc.Answer { return p.Pick(t.Context(), longPrompt(600)) }
 
 // A missing stage in the table is no compile error. So each stage has a check that fails without
-// the stage, and names another test that fails, too.
+// the stage, and names another test that also fails.
 func TestStages_WithoutOneItsPromiseIsBroken(t *testing.T) {
 	checks := requestChecks(t)
 	maps.Copy(checks, pickChecks(t))

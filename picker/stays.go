@@ -46,14 +46,13 @@ func (pool *pool) stay(header func(string) []byte, now time.Time) (session uint6
 }
 
 // tokenSeparator separates the import's part of a token from the part of the cluster's picker.
-// Neither part contains it.
 const tokenSeparator = "."
 
 const maxTokenBehind = 1 << 10
 
 // stayToken returns the header with a session's token: a hash of the cluster's name (8 bytes) and
 // the Unix time in seconds (8 bytes), both as base64, then the token of that cluster's picker. The
-// token is not secret, because a forged token reaches only clusters of the import.
+// token needs no secrecy: a forged token reaches only clusters of the import.
 func (pool *pool) stayToken(served, behind string, now time.Time) (set extproc.Header) {
 	name := pool.Clusters.behind(served)
 	if name == "" || len(behind) > maxTokenBehind {
@@ -66,8 +65,8 @@ func (pool *pool) stayToken(served, behind string, now time.Time) (set extproc.H
 }
 
 // readStayToken returns the cluster that a token names. It returns "" if the token is invalid or
-// older than the pool's SessionTTL, or if the import has no such cluster. The clocks of the pickers
-// may differ by up to SessionTTL.
+// older than the pool's SessionTTL, or the import has no such cluster. The pickers' clocks may
+// differ by up to SessionTTL.
 func (pool *pool) readStayToken(token []byte, now time.Time) string {
 	own, _, ok := bytes.Cut(token, []byte(tokenSeparator))
 	if !ok || len(own) > maxSessionToken {

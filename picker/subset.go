@@ -11,20 +11,20 @@ import (
 )
 
 const (
-	// maxSubsets bounds the cached selectors. Further selectors are evaluated for each request.
+	// maxSubsets bounds the cached selectors. Each request evaluates further selectors again.
 	maxSubsets = 64
 	// A selector of more than maxSelector bytes matches no endpoint.
 	maxSelector = 16 << 10
 )
 
-// subsets caches which endpoints match label selectors. It is valid for one list of endpoints.
+// subsets caches which endpoints match label selectors, for one list of endpoints.
 type subsets struct {
 	known sync.Map
 	count atomic.Int32
 }
 
-// selected returns a filter for the endpoints that match a selector and pass the filter within. If
-// within is nil, it passes all endpoints. An invalid selector matches no endpoint.
+// selected returns a filter for the endpoints that match a selector and pass within; nil passes
+// all. An invalid selector matches no endpoint.
 func (pool *pool) selected(selector string, within func(*endpoint.Endpoint) bool) func(*endpoint.Endpoint) bool {
 	var match map[netip.AddrPort]bool
 	if found, ok := pool.subsets.known.Load(selector); ok {

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// A gateway's selector always applies. An invalid selector, or one that is too long, matches no
-// endpoint. Many selectors take bounded memory.
+// A gateway's selector always applies. An invalid or too long selector matches no endpoint. Many
+// selectors take bounded memory.
 func TestSubset_SelectorsBindAndAreBounded(t *testing.T) {
 	list := make([]endpoint.Endpoint, 3)
 	for i, zone := range []string{"east", "west", ""} {

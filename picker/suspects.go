@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Suspect is a server that picks avoid because it seems not to work. It gets one request at a time,
-// or none if it is silent.
+// Suspect is a server that picks avoid because it seems to fail. It gets one request at a time, or
+// none if it is silent.
 type Suspect struct {
 	Pool   objectid.Target    `json:"pool"`
 	Server string             `json:"server"`
@@ -21,7 +21,7 @@ type Suspect struct {
 	Why    string             `json:"why"` // for display
 }
 
-// Suspects returns the suspect servers, by pool and address.
+// Suspects returns the suspect servers of all pools.
 func (p *Picker) Suspects() (all []Suspect) {
 	now := time.Now()
 	for _, pool := range p.pools.now.Load().byName {

@@ -8,7 +8,7 @@ import (
 )
 
 // take opens a lease at the first ranked endpoint. If another pick has just taken this endpoint's
-// last slot or its trial, take ranks again.
+// last place or its trial, take ranks again.
 func (k *pick) take() bool {
 	limit := int64(k.pool.Full.InFlight)
 	if k.strategy == k.pool.unlimited {
@@ -43,7 +43,7 @@ func (k *pick) take() bool {
 
 func (k *pick) foresees(w *endpoint.Work) {
 	kind := k.request.Facts.Kind
-	if k.request.Facts.Size == 0 { // the body is not read
+	if k.request.Facts.Size == 0 {
 		kind = request.KindOf(k.request.Headers.Header(":path"))
 	}
 	w.Generates, w.Held, w.Pool = generates(kind), k.at.Sub(k.started)+k.waited, k.pool.snapshot
@@ -58,8 +58,8 @@ func generates(k request.Kind) bool {
 	return false
 }
 
-// awaitEnd calls try whenever a request of the pool has ended, until try returns true. All waits of
-// a pick together last at most Config.EndWait.
+// awaitEnd calls try whenever a request of the pool has ended, until try returns true. All such
+// waits of a pick together last at most Config.EndWait.
 func (k *pick) awaitEnd(try func() bool) bool {
 	began := time.Now()
 	defer func() { k.endWaited += time.Since(began) }()

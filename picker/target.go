@@ -4,8 +4,8 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// target is a kind of destination of picks. Each method does the work of the stage with its name
-// for this kind of destination, and keeps its data in the pick.
+// target is a kind of destination. Each method does the work of its stage for this kind, and keeps
+// its data in the pick.
 type target interface {
 	restrict(*pick)
 	rank(*pick)
@@ -37,8 +37,7 @@ func (gateways) restrict(k *pick) {
 		k.decide(extproc.Answer{Pass: true}, "")
 		return
 	}
-	// This process has older configuration than Envoy: in Envoy's configuration, a picker chooses
-	// for the pool.
+	// This process has older configuration than Envoy, in whose configuration a picker chooses.
 	k.decide(
 		extproc.Answer{
 			Unavailable: true, Message: "this picker does not pick for pool " + k.request.Pool +

@@ -110,8 +110,8 @@ func TestExtProc_RequestWithTrailersIsPickedFor(t *testing.T) {
 	}
 }
 
-// A gateway may have a pool earlier or longer than its picker. For requests to a pool that the
-// picker does not have, Envoy's cluster chooses the server, as without a picker.
+// A gateway may have a pool that the picker lacks. Envoy's cluster then chooses the server, as
+// without a picker.
 func TestEndpointPicker_UnknownPoolFallsBackToCluster(t *testing.T) {
 	g := startGateway(t,
 		route{Name: "open", Cluster: "open", Mode: none, Allow: true, Pool: "ns/unknown"},
@@ -313,7 +313,7 @@ func TestAccessLog_EndsRequestAndNamesServingEndpoint(t *testing.T) {
 	}
 }
 
-// Like vLLM, the server sends a stream's headers before it reads the prompt.
+// A prompt counts as unread until the first token, although the server sends the headers earlier.
 func TestAccessLog_PromptCountsAsUnreadUntilFirstToken(t *testing.T) {
 	g := startGateway(t, route{Name: "b", Cluster: "closed", Mode: buffered, Allow: true})
 	token, end := make(chan struct{}), make(chan struct{})

@@ -15,7 +15,7 @@ import (
 
 // tracker follows a request on its ext_proc stream. A gateway that Penstock configures ends the
 // stream soon after the pick, and reports the request's end in its access log. Other gateways keep
-// the stream open for the response, and the stream's end counts as the request's end.
+// the stream open until the request's end.
 type tracker struct {
 	picker   *Picker
 	lease    *endpoint.Lease
@@ -23,12 +23,11 @@ type tracker struct {
 	shown    bool // with untilEnd: the gateway also sends the response's body
 	imported bool
 	pool     *pool
-	session  uint64 // schedule.Session.ID
+	session  uint64
 	texts    [maxEndpoints]string
 
-	// These fields are set only with untilEnd: sent is the time of the answer to the gateway,
-	// served has the counters of the serving endpoint, and entry replaces the missing access log
-	// entry.
+	// These fields are set only with untilEnd. sent is the time of the answer, served has the
+	// counters of the serving endpoint, and entry replaces the missing access log entry.
 	sent   time.Time
 	served *endpoint.Load
 	entry  accesslog.Entry
@@ -59,8 +58,8 @@ func (t *tracker) Response(r extproc.Response) (set extproc.Header) {
 	return extproc.Header{Name: sessionTokenHeader, Value: sessionToken(served, now)}
 }
 
-// headers records the response headers, for a gateway without an access log. If the response is not
-// streamed, the headers arrive only at its end.
+// headers records the response headers, for a gateway without an access log. For a response that
+// is not streamed, the headers arrive at its end.
 func (t *tracker) headers(load *endpoint.Load, r extproc.Response, now time.Time) {
 	t.served = load
 	t.entry = accesslog.Entry{Open: true, Served: r.Served, Status: r.Status, Headers: now.Sub(t.sent)}
@@ -125,8 +124,8 @@ func (p *Picker) Imported() int64 { return p.others.imported.Load() }
 var _ accesslog.Sink = (*Picker)(nil)
 
 // Log implements accesslog.Sink. It renews or releases the request's lease. If another picker
-// opened the lease, Log forwards the entry to that picker or, if that picker has ended, opens an
-// own lease.
+// opened the lease, Log forwards the entry to that picker, or opens an own lease if that picker has
+// ended.
 func (p *Picker) Log(e accesslog.Entry) {
 	if p.leases.Owns(e.Lease) {
 		p.LogOwn(e)
@@ -157,8 +156,8 @@ func (p *Picker) Log(e accesslog.Entry) {
 	p.config.Reports.Forward(e)
 }
 
-// LogOwn is Log for entries that another picker forwarded. It drops entries with leases of other
-// pickers, and entries from a Gateway other than the lease's.
+// LogOwn is Log for entries that another picker forwarded. It drops entries of other pickers'
+// leases, and entries from a different Gateway than the lease's.
 func (p *Picker) LogOwn(e accesslog.Entry) {
 	lease := p.leases.Find(e.Lease)
 	switch {
@@ -178,7 +177,7 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 	ok, now := failure(&e) == "", time.Now()
 	status := max(e.Status, e.Error)
 	picked := lease.Picked()
-	// passed means that the endpoint that Envoy tried first, the picked one, did not respond.
+	// passed means that the picked endpoint, which Envoy tried first, did not respond.
 	passed := picked != nil && picked != served && e.Status > 0
 	p.records.notes.ended(lease.Tag().Number, e, now)
 	p.keepResponse(lease.Holder().Pool, &e)
@@ -189,7 +188,7 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 	switch {
 	case served != nil:
 		lease.MoveTo(served, now)
-	// Served is a removed endpoint, or a hop, behind which another picker counts the request.
+	// A removed endpoint serves, or a hop, behind which another picker counts the request.
 	case e.Open && e.Served != "":
 		lease.MoveTo(p.others.nowhere, now)
 	}

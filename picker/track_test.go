@@ -31,9 +31,8 @@ func pickFirst(t *testing.T, c Config) (p *Picker, lease string) {
 
 func counts(p *Picker) [2]int64 { return [2]int64{inFlight(p, first), inFlight(p, second)} }
 
-// Envoy tries the first endpoint, then the second one, and then a hop. Each time the request counts
-// only at the endpoint that serves it. At a hop it counts at neither, because the pick behind the
-// hop counts it.
+// Envoy tries the first endpoint, then the second one, and then a hop. The request counts only at
+// the serving endpoint, and at neither while the hop serves: the pick behind the hop counts it.
 func TestRetry_ChargesTheEndpointThatServes(t *testing.T) {
 	p, lease := pickFirst(t, Config{})
 	for _, c := range []struct {
@@ -128,8 +127,7 @@ func TestAccessLog_CanceledRequestsLeaveServerUnsuspected(t *testing.T) {
 	}
 }
 
-// A prompt counts as unread until the access log reports the first token, or else the request's
-// end.
+// A prompt counts as unread until the access log reports the first token, or the request's end.
 func TestAccessLog_FirstTokenEndsBacklog(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)

@@ -7,12 +7,12 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// From the pick on, all processes assume that the server caches the prompt. If the server denies
-// the request or never gets it, they drop this assumption. What the assumption has caused stays:
-// evicted prompts, and reports to other clusters (Config.Observer).
+// After a pick, all processes assume that the server caches the prompt. If the server denies the
+// request or never gets it, they drop this assumption. Its effects remain: evicted prompts, and
+// reports to other clusters (Config.Observer).
 
-// sentTo records that the prompt was sent to a server. It returns false if the server's cache is
-// too small, because the server then denies the prompt.
+// sentTo records that the prompt was sent to a server. It returns false if the prompt does not fit
+// the server's cache, because the server then denies it.
 func (k *pick) sentTo(e *endpoint.Endpoint, place int) bool {
 	server := e.Load().Prefixes()
 	if !server.Fits(k.query.Tokens) {
@@ -30,9 +30,9 @@ func (k *pick) sentTo(e *endpoint.Endpoint, place int) bool {
 	return true
 }
 
-// denied reports, from the last access log entry, that the server did not read the prompt. Without
-// streaming, response headers arrive only at the end of the response. Therefore denied returns
-// false for a request that is canceled or times out before any headers.
+// denied reports whether the last access log entry shows that the server did not read the prompt.
+// Without streaming, response headers arrive only at the end of the response. A request that is
+// canceled or times out before any headers then counts as read.
 func denied(u *endpoint.Unread, e accesslog.Entry) bool {
 	switch {
 	case e.Status > 0 && e.Status < 400:
@@ -45,8 +45,8 @@ func denied(u *endpoint.Unread, e accesslog.Entry) bool {
 	return true
 }
 
-// endUnread ends the assumption that servers cache the prompt where it proves wrong: at all servers
-// of the pick if the prompt was denied, or at the first one if another server responded (passed).
+// endUnread drops the assumption that servers cache the prompt: at all servers of the pick if the
+// prompt was denied, or at the first one if another server responded (passed).
 func (p *Picker) endUnread(lease *endpoint.Lease, e accesslog.Entry, passed bool) {
 	u := lease.TakeUnread()
 	if u == nil {

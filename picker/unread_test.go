@@ -21,8 +21,8 @@ func chainOf(first uint64, blocks int) (c []uint64) {
 	return c
 }
 
-// A server that denies a request has not read the prompt. For the next request with the same
-// beginning, the picker must not assume that the server has cached it.
+// A server that denies a request has not read the prompt, which then no longer counts as cached
+// there.
 func TestDenial_LeavesNothingCached(t *testing.T) {
 	const sent, answered = time.Millisecond, 20 * time.Millisecond
 	for _, c := range []struct {
@@ -58,7 +58,7 @@ func TestDenial_LeavesNothingCached(t *testing.T) {
 		r := longPrompt(1200, chain...)
 		r.Facts.Stream = c.stream
 		a := p.Pick(t.Context(), r)
-		at := a.Endpoints[0] // the strategy chooses one of two equal servers
+		at := a.Endpoints[0] // one of two equal servers
 		switch c.end.Served {
 		case first:
 			c.end.Served = at
@@ -79,8 +79,8 @@ func TestDenial_LeavesNothingCached(t *testing.T) {
 	}
 }
 
-// If a request with a prefill server is denied, the picker no longer assumes that the two servers
-// cache its prompt. The blocks of earlier prompts still count as cached.
+// If a request with a prefill server is denied, its prompt no longer counts as cached at the two
+// servers. The blocks of earlier prompts still count.
 func TestDenial_LeavesWhatWasCachedBefore(t *testing.T) {
 	p := runPicker(t, Config{})
 	setPools(t, p,

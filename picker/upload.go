@@ -12,7 +12,7 @@ import (
 )
 
 // Upload implements extproc.Uploads. Each picker process grants an equal part of the limit, because
-// an Envoy spreads its calls over all of them.
+// an Envoy spreads its calls over all processes.
 func (p *Picker) Upload(ctx context.Context, gateway string, limit int64) extproc.Upload {
 	proxy := upload.Proxy{Gateway: gateway}
 	if from, ok := peer.FromContext(ctx); ok {

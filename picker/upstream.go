@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/picker/flow"
 )
 
-// upstreamMetrics are the series of llm-d's EPP (v0.10) that Penstock can provide. They also have
-// their former names, for existing dashboards and autoscalers.
+// upstreamMetrics are the series of llm-d's EPP (v0.10) that Penstock can provide. They keep their
+// former names too, for existing dashboards and autoscalers.
 type upstreamMetrics struct {
 	upstreamSeries
 	picker                                 *Picker

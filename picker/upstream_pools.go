@@ -100,7 +100,7 @@ func (upstreamPools) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. As in llm-d, the label with the pool's name has no
+// Collect implements prometheus.Collector. As in llm-d, the label with the pool's name lacks the
 // namespace.
 func (c upstreamPools) Collect(ch chan<- prometheus.Metric) {
 	c.process(ch)
@@ -173,8 +173,8 @@ func (c upstreamPools) process(ch chan<- prometheus.Metric) {
 	emit(ch, info, prometheus.GaugeValue, 1, commit, release.Version())
 }
 
-// flow sends the series of a pool's flow control. A pool without flow control also gets a
-// saturation and an empty queue, because autoscalers read these series.
+// flow sends the series of a pool's flow control. Without flow control, it sends a saturation and
+// an empty queue, because autoscalers read these series.
 func (c upstreamPools) flow(ch chan<- prometheus.Metric, pool *pool) {
 	name, by := pool.ID.Pool.Name, flow.Saturation{}
 	if pool.FlowControl != nil {
@@ -217,7 +217,7 @@ func (c upstreamPools) inFlight(ch chan<- prometheus.Metric, pool *pool) {
 			stale++
 		}
 		blocks += cachedBlocks(e)
-		at := cmp.Or(e.Pod, e.Text) // adds up all servers of a pod
+		at := cmp.Or(e.Pod, e.Text)
 		requests[at] += state.InFlight
 		tokens[at] += state.Unread
 	}

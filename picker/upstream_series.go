@@ -25,7 +25,7 @@ const upstreamPrefix = "llm_d_epp_"
 
 // Series describes a series of llm-d's EPP, for documentation.
 type Series struct {
-	Name, Former string // Former is "" if the series had no other name
+	Name, Former string // Former is "" if the series has no former name
 	Type         string
 	Labels       []string
 	Help         string
@@ -116,7 +116,7 @@ func (u *upstreamSeries) histogram(
 	vec := func(o prometheus.Opts, labels []string) *prometheus.HistogramVec {
 		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: o.Name, Help: o.Help, Buckets: buckets}, labels)
 		if len(labels) == 0 {
-			v.WithLabelValues() // so that the series is shown before the first observation
+			v.WithLabelValues() // shows the series before the first observation
 		}
 		u.all = append(u.all, v)
 		return v

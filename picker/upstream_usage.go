@@ -2,7 +2,7 @@ package picker
 
 import "bytes"
 
-// maxTail is how many bytes at the end of a response are searched for its token usage.
+// maxTail bounds the end of a response that is searched for its token usage, in bytes.
 const maxTail = 4 << 10
 
 type usageReader struct{ tail []byte }

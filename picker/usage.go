@@ -13,7 +13,7 @@ import (
 
 const (
 	// Clients may send any model name, so at most maxModels names have series of their own. A name
-	// gets its series with the first accepted request; the remaining names count as otherModel.
+	// gets its series with the first accepted request; others count as otherModel.
 	maxModels    = 1000
 	otherModel   = "other"
 	maxModelName = 128 // in bytes; longer names count as otherModel
@@ -29,7 +29,7 @@ type modelKey struct{ pool, model string }
 
 type modelUsage struct {
 	served, failed uint64
-	firstByte      time.Duration // sum over served requests
+	firstByte      time.Duration
 	input, cached  uint64
 	output         uint64
 }
@@ -53,8 +53,8 @@ func (u *usage) ended(pool string, tag endpoint.Tag, e accesslog.Entry) {
 	m.cached += uint64(max(min(tag.Cached, tag.Tokens), 0))
 }
 
-// find returns the usage for a key, or for otherModel if the key has none. If add is set, a new key
-// gets its own usage within maxModels. The caller holds u.mu.
+// find returns the usage for a key, or for otherModel if the key has none. add creates the usage of
+// a new key, within maxModels. The caller holds u.mu.
 func (u *usage) find(key modelKey, add bool) *modelUsage {
 	m := u.models[key]
 	if m == nil && (!add || u.names >= maxModels || len(key.model) > maxModelName) {

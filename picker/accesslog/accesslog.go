@@ -21,49 +21,48 @@ import (
 	"github.com/penstock-project/penstock/picker/request"
 )
 
-// Entry is Envoy's access log entry of one picked request.
+// Entry is Envoy's access log entry of a picked request.
 type Entry struct {
-	Lease   string // endpoint.Lease.ID of the pick
-	Gateway string `json:",omitempty"` // Gateway of the stream's key, "namespace/name"; "" if calls need no key
+	Lease   string
+	Gateway string `json:",omitempty"` // of the stream's key, "namespace/name"; "" if calls need no key
 	Pool    string `json:"-"`
-	// Open marks a periodic entry: the request is still in flight.
+	// Open marks a periodic entry of a request in flight.
 	Open   bool   `json:",omitempty"`
-	Served string // "ip:port" of the endpoint that serves the request, or a hop's address; "" if none
+	Served string // "ip:port" of the serving endpoint, or a hop's address; "" if none
 	Status int    // status that the client received; 0 without a response
 	// Sent is the time from the request's start until Envoy has sent its last byte to the server; 0
-	// until Envoy has.
+	// until then.
 	Sent time.Duration `json:",omitempty"`
 	// Headers is the time from the request's start to the response's headers, and FirstByte to the
-	// first byte of the response's body; 0 until they arrive. Servers send a stream's headers
-	// before they read the prompt, so only FirstByte shows the first token.
+	// first byte of the response's body; 0 until then. Servers send a stream's headers before they
+	// read the prompt, so only FirstByte shows the first token.
 	Headers   time.Duration `json:"FirstByte"`
 	FirstByte time.Duration `json:"FirstBodyByte,omitempty"`
-	// Whole is set if the content type shows that the response is not a stream.
+	// Whole means that the response is not a stream, by its content type.
 	Whole bool `json:",omitempty"`
 	// Took is the time from the request's start to its end; 0 if not reported.
 	Took time.Duration `json:",omitempty"`
 	// Canceled means that the client ended the request or its connection.
 	Canceled bool `json:",omitempty"`
-	// LastByte is the time from the request's start to the last byte that the server sent. Bytes is
-	// the size of the response's body.
+	// LastByte is the time from the request's start to the server's last byte. Bytes is the size of
+	// the response's body.
 	LastByte time.Duration `json:",omitempty"`
 	Bytes    int64         `json:",omitempty"`
 	// OutputTokens is the response's number of tokens; 0 if not read.
 	OutputTokens int64 `json:",omitempty"`
-	// Response identifies a response that a server stores for the Responses API; zero if none.
-	// Client is a hash of the client's IP address (of the /64 network for IPv6).
+	// Response identifies a response that a server stores for the Responses API, or is zero. Client
+	// is a hash of the client's IP address (of the /64 network for IPv6).
 	Response request.ResponseID `json:",omitzero"`
 	Client   uint64             `json:",omitempty"`
-	// Error is the HTTP status that an error inside a stream or gRPC call stands for; 0 without
-	// error.
+	// Error is the HTTP status of an error inside a stream or gRPC call; 0 without an error.
 	Error int `json:",omitempty"`
-	// Cut means that the server's connection or stream ended before the end of the response.
+	// Cut means that the server's connection or stream ended before the response's end.
 	Cut bool `json:",omitempty"`
 	// Body means that the client received a part of the response's body.
 	Body bool `json:",omitempty"`
 }
 
-// Sink receives entries. Many streams call Log concurrently.
+// Sink receives entries, from many streams concurrently.
 type Sink interface {
 	Log(Entry)
 }
@@ -71,13 +70,13 @@ type Sink interface {
 // Config configures a Server.
 type Config struct {
 	Sink Sink // required
-	// Gateway returns the Gateway whose key authenticates a call; "" if calls need no key. nil
-	// means always "".
+	// Gateway returns the Gateway whose key authenticates a call; "" or a nil Gateway means that
+	// calls need no key.
 	Gateway func(context.Context) string
-	// Attempts receives the requests of MembersLog. Attempts and Usage are called concurrently, and
-	// each may be nil.
+	// Attempts receives the requests of MembersLog. Attempts and Usage are called concurrently;
+	// both may be nil.
 	Attempts func(Attempt)
-	// Usage receives the requests of UsageLog. One call has all requests of one message.
+	// Usage receives the requests of UsageLog, all of one message in one call.
 	Usage func([]Used)
 }
 
@@ -106,7 +105,7 @@ func (s *Server) StreamAccessLogs(stream accesslogv3.AccessLogService_StreamAcce
 		if err != nil {
 			return nil // Envoy needs no status of the ended stream
 		}
-		if id := batch.GetIdentifier(); id != nil { // only a stream's first message has an identifier
+		if id := batch.GetIdentifier(); id != nil {
 			name = id.GetLogName()
 		}
 		if name == UsageLog {
@@ -186,8 +185,8 @@ func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 }
 
 // answered returns the address of the endpoint that responded. If Envoy tries two endpoints
-// concurrently, named is the endpoint of the later attempt, and from is the address that responded.
-// For a hop, from is not an IP address.
+// concurrently, named is from the later attempt, and from is the address that responded. For a hop,
+// from is not an IP address.
 func answered(named string, from *corev3.SocketAddress) string {
 	addr := at(from)
 	if own, err := netip.ParseAddrPort(named); !addr.IsValid() || err == nil && own == addr {
@@ -196,8 +195,7 @@ func answered(named string, from *corev3.SocketAddress) string {
 	return addr.String()
 }
 
-// Begun returns the time from the request's last byte to the first byte of the response's body; 0
-// if unknown.
+// Begun returns the time from the request's last byte to the body's first byte; 0 if unknown.
 func (e *Entry) Begun() time.Duration {
 	if e.FirstByte == 0 {
 		return 0
@@ -211,7 +209,7 @@ func begun(common *datav3.AccessLogCommon) (headers, body time.Duration) {
 	headers = common.GetTimeToFirstUpstreamRxByte().AsDuration()
 	after, err := strconv.ParseUint(common.GetCustomTags()[firstBodyTag], 10, 40)
 	if err != nil {
-		return headers, 0 // the tag is not a number, as if the response began before the end of the request
+		return headers, 0 // the tag is no number, as if the response began before the request's end
 	}
 	return headers, common.GetTimeToLastUpstreamTxByte().AsDuration() + time.Duration(after)*time.Microsecond
 }
@@ -268,8 +266,8 @@ func streamError(m *corev3.Metadata) int {
 }
 
 // kinds maps the names of errors in the streams of TGI, vLLM, SGLang, llama.cpp, Anthropic's API
-// and the Responses API to an HTTP status. An error has a status if its name contains one of names,
-// without "_" and "-".
+// and the Responses API to an HTTP status. A name matches if it contains one of names, without "_"
+// and "-".
 var kinds = []struct {
 	status int
 	names  []string
@@ -284,8 +282,8 @@ var kinds = []struct {
 	}},
 }
 
-// statusOf returns the HTTP status that an error's names stand for. It returns 0 for an error of
-// unknown kind: this error counts against no server, because the client may have caused it.
+// statusOf returns the HTTP status of an error's names. An error of unknown kind gets 0 and counts
+// against no server, because the client may have caused it.
 func statusOf(names string) int {
 	names = strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(names))
 	for _, kind := range kinds {

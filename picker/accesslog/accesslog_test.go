@@ -104,8 +104,8 @@ func TestAccessLog_ReportsThatPickedRequestsGoOnAndEnd(t *testing.T) {
 	}
 }
 
-// With two concurrent attempts, the metadata names the endpoint of the later one, and the address
-// is of the one that responded.
+// Of two concurrent attempts, the metadata names the later one's endpoint. The address is from the
+// endpoint that responded, and counts.
 func TestAccessLog_NamesTheServerThatHasAnswered(t *testing.T) {
 	for name, tt := range map[string]struct {
 		served, from string
@@ -303,8 +303,7 @@ func TestAccessLog_ReadsTheErrorThatEndsAStream(t *testing.T) {
 	}
 }
 
-// A reset, or a gRPC call's status, shows that the server did not complete a response of status
-// 200.
+// A reset or a gRPC status shows that a response with status 200 is incomplete.
 func TestAccessLog_ResponseThatFailsAfterItsHeaders(t *testing.T) {
 	for name, tt := range map[string]struct {
 		details, headers, trailers string

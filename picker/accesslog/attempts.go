@@ -11,56 +11,57 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
-// MembersLog is the name of the access log for requests that have no lease and go to another
-// cluster, which exports the pool of an import.
+// MembersLog is the access log for requests without a lease that go to another cluster, which
+// exports the pool of an import.
 const MembersLog = "members"
 
-// A response has declinedHeader if no server has begun its request (docs/envoy.md).
+// declinedHeader marks a response of a cluster where no server has begun the request
+// (docs/envoy.md).
 const (
 	declinedHeader = "penstock-peer-refused"
 	idHeader       = "x-request-id"
 )
 
 // maxText bounds each string of an Attempt, in bytes. Entries with longer strings are ignored: our
-// own configuration never produces them.
+// own configuration never makes these.
 const maxText = 1024
 
-const maxDetails = 160 // maximum length of Attempt.Details, in bytes
+const maxDetails = 160 // in bytes, for Attempt.Details
 
-// Attempt is a request that Envoy has sent to another cluster, which exports the pool of an import,
-// or to another target of a hop. The request has ended.
+// Attempt is an ended request that Envoy has sent to another cluster, which exports the pool of an
+// import, or to another target of a hop.
 type Attempt struct {
-	Gateway string          // as Entry.Gateway
+	Gateway string
 	Member  objectid.Target // the exporting cluster; zero for a hop
-	Served  string          // as Entry.Served
-	Cluster string          // Envoy cluster (model.ClusterID); "" if it had no host
-	Route   string          // name of the route, or of the hop (model.HopID)
+	Served  string
+	Cluster string // Envoy cluster (model.ClusterID); "" if it had no host
+	Route   string
 	Request string
 	// There is the request's ID at the other cluster's gateway; "" if unknown or equal to Request.
 	There  string
 	Began  time.Time
-	Status int // status of the response; 0 without a response
+	Status int // 0 without a response
 	// Declined means that no server at the target has begun the request.
 	Declined bool
-	// Details is Envoy's %RESPONSE_CODE_DETAILS%, if Envoy itself sent the response; otherwise "".
+	// Details is Envoy's %RESPONSE_CODE_DETAILS% if Envoy itself sent the response, else "".
 	Details string
 	// Canceled means that the client ended the request or its connection.
 	Canceled bool
 	// Headers, FirstByte and Took are times since the request's start.
 	Headers, FirstByte, Took time.Duration
 	Bytes                    int64
-	// Leased means that our picker, or its relay, picked an endpoint for the request. The picker's
-	// records then contain the request.
+	// Leased means that our picker, or its relay, picked an endpoint. The picker's records then
+	// contain the request.
 	Leased bool
-	// At is the address of the server or gateway that responded; zero if unknown. Reached means
-	// that At responded, not this gateway.
+	// At is the server or gateway that responded; zero if unknown. Reached means that At responded,
+	// not this gateway.
 	At      netip.AddrPort
 	Host    string
 	Reached bool
 }
 
-// mayBeAttempt reports false for most entries that are no attempts. It is cheaper than the function
-// attempt, which takes a microsecond.
+// mayBeAttempt returns false for most entries that are no attempts. The function attempt takes a
+// microsecond more.
 func mayBeAttempt(logged *datav3.HTTPAccessLogEntry) bool {
 	common := logged.GetCommonProperties()
 	return strings.Contains(common.GetUpstreamCluster(), "import/") || strings.HasPrefix(common.GetRouteName(), "hop.")

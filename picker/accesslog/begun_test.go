@@ -7,8 +7,8 @@ import (
 	datav3 "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
 )
 
-// If headers counted as the first token, a server that sends headers before it reads the prompt
-// would look too fast.
+// Only the body's first byte counts as the first token. A server that sends headers before it reads
+// the prompt would otherwise look too fast.
 func TestFirstToken_IsTheFirstByteOfTheBody(t *testing.T) {
 	for tag, want := range map[string]time.Duration{
 		"25000": 25 * time.Millisecond, "": 0, "-": 0, "-25000": 0, "1e9": 0, "99999999999999999999": 0,

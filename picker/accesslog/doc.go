@@ -3,7 +3,7 @@
 //
 // Envoy logs a request periodically, and at its end. A periodic entry renews the pick's lease, and
 // the last entry ends the lease. If entries are lost, the lease may expire; the next entry resumes
-// it. Envoy logs requests without a lease to MembersLog, a log of its own, so that they never
-// displace entries of leases. Envoy logs requests that a gate decided to UsageLog. Any process may
-// count them (package usage).
+// it. Requests without a lease have a separate log, MembersLog, so that they never displace entries
+// of leases. Requests that an AccessPolicy allowed or denied are in UsageLog, and any process may
+// count these (package usage).
 package accesslog

@@ -11,25 +11,24 @@ import (
 	"github.com/penstock-project/penstock/picker/request"
 )
 
-// UsageLog is the name of the access log for requests that a gate (an AccessPolicy's authorization
-// filter) decided. Its entries do not affect leases.
+// UsageLog is the access log for requests that an AccessPolicy's authorization filter allowed or
+// denied. Its entries do not affect leases.
 const UsageLog = "usage"
 
-// Used is a request that a gate let in or denied.
+// Used is a request that the authorization filter allowed or denied.
 type Used struct {
-	// Open marks a periodic entry: the request is still in flight. ID identifies the request; "" if
-	// unknown.
+	// Open marks a periodic entry of a request in flight. ID identifies the request; "" if unknown.
 	Open   bool
 	ID     string
-	Caller string // "namespace/owner"; "" if no policy let the request in
-	Denied bool   // a gate denied the request
-	// Unavailable means that the authorization service sent no answer, so Envoy responded with an
-	// error. Only Caller, Route, Status and Took are set.
+	Caller string // "namespace/owner"; "" if no policy admitted the request
+	Denied bool
+	// Unavailable means that Envoy responded with an error, because the authorization service sent
+	// no answer. Only Caller, Route, Status and Took are set.
 	Unavailable bool
-	Route       string // the name of Envoy's route
+	Route       string
 	Took        time.Duration
-	// Pool is the pool from which our picker picked (objectid.Target); "" without a pick. Cluster
-	// is the Envoy cluster of the request (model.ClusterID); "" if it has none.
+	// Pool is the pool of our picker's pick (objectid.Target); "" without a pick. Cluster is the
+	// request's Envoy cluster (model.ClusterID), or "".
 	Pool, Cluster string
 	Kind          request.Kind
 	Model         string // "" if unknown
@@ -37,14 +36,14 @@ type Used struct {
 	// prompt.
 	PromptTokens, PromptCached int64
 	GPU                        time.Duration
-	Status                     int // status of the response; 0 without a response
+	Status                     int // 0 without a response
 	// Cut means that the response is incomplete.
 	Cut            bool
-	Stream         bool  // the response is a stream of events
-	Encoded        bool  // the response has a content encoding, so Sent is its compressed size
-	Received, Sent int64 // sizes of the request's and the response's body, in bytes
-	// Accounted means that the response reports its tokens: Input, CacheRead (the part of Input
-	// that a cache had) and Output.
+	Stream         bool
+	Encoded        bool  // the response has a content encoding, and Sent is compressed
+	Received, Sent int64 // sizes of the bodies of request and response, in bytes
+	// Accounted means that the response reports its tokens: Input, CacheRead (the cached part of
+	// Input) and Output.
 	Accounted                bool
 	Input, CacheRead, Output uint64
 }
@@ -108,11 +107,10 @@ func used(logged *datav3.HTTPAccessLogEntry) (u Used, ok bool) {
 	return u, true
 }
 
-// maxModel bounds the model in PickText, in bytes.
-const maxModel = 256
+const maxModel = 256 // in bytes
 
 // PickText encodes the picker's estimates for the metadata of a request. Envoy logs the metadata,
-// and Used has the estimates again.
+// from which Used gets the estimates.
 func PickText(tokens, cached int, cost time.Duration, model string) string {
 	// Envoy rejects messages with invalid UTF-8.
 	model = strings.ToValidUTF8(model[:min(len(model), maxModel)], "")

@@ -39,8 +39,8 @@ func gated(change func(*datav3.HTTPAccessLogEntry)) *datav3.HTTPAccessLogEntry {
 	return e
 }
 
-// A request is Used at its end, and only if a gate decided it. A request that a gate denied has no
-// pool.
+// An entry is Used at the request's end, and only if an authorization filter decided about the
+// request. A denied request has no pool.
 func TestUsed_RequestsThatAGateDecided(t *testing.T) {
 	whole := Used{ID: "id", Caller: "ns/alice", Pool: "ns/pool", Cluster: "pool/ns/chat", Kind: request.ChatCompletions,
 		Model: "llama 3", PromptTokens: 150, PromptCached: 128, GPU: 23 * time.Millisecond, Status: 200, Stream: true,

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/picker/authz"
 )
 
-// An address that guesses is answered with 429, also for the right key. Well-formed keys, keys that
-// were valid before, requests without a key, and other addresses are not.
+// An address that guesses keys gets 429, also for a valid key. Well-formed keys, keys that were
+// valid before, requests without a key, and other addresses are not limited.
 func TestCheck_LimitsFailedAttemptsByAddress(t *testing.T) {
 	made, err := authz.NewKey(rand.Reader)
 	if err != nil {

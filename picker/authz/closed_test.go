@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/picker/authz"
 )
 
-// A policy that is invalid lets nothing in. Clients learn that from the reason, and are not limited
-// for keys that no policy has looked at.
+// An invalid policy denies every request, with the reason policy_invalid. Denied keys that no
+// policy checked do not count as failed attempts.
 func TestCheck_ClosedPolicyIsTheReasonAndNoFailedAttempt(t *testing.T) {
 	invalid := lets("", "infra")
 	invalid.Namespaces, invalid.Closed = nil, true
@@ -26,7 +26,7 @@ func TestCheck_ClosedPolicyIsTheReasonAndNoFailedAttempt(t *testing.T) {
 		{"an unknown key, beside another policy", "infra/all,infra/invalid", "sk-unknown", "invalid_api_key"},
 		{"a valid key elsewhere", "infra/all", "sk-secret", ""},
 	} {
-		for range 100 { // more than attempts, but for the one that counts
+		for range 100 { // more than the limit of failed attempts
 			in := call{policies: c.policies, address: "192.0.2.1"}
 			if c.name == "an unknown key, beside another policy" {
 				in.address = "192.0.2.2"

@@ -10,15 +10,15 @@ import (
 
 // A Reason is the value of x-penstock-reason, and the code in the client's error.
 const (
-	ReasonInvalidKey   = "invalid_api_key"     // no policy permits the key, or the request has no key
-	ReasonNotPermitted = "not_permitted"       // a policy permits the key, but another one does not
+	ReasonInvalidKey   = "invalid_api_key"     // no policy permits the key, or there is no key
+	ReasonNotPermitted = "not_permitted"       // one policy permits the key, another does not
 	ReasonModel        = "model_not_permitted" // the key does not list the model, or the model is unknown
-	ReasonAttempts     = "too_many_attempts"   // the client's address made too many failed attempts
-	ReasonPool         = "pool_not_permitted"  // the key does not list each pool of the route
-	ReasonClosed       = "policy_invalid"      // a policy is invalid, so it denies every request
+	ReasonAttempts     = "too_many_attempts"
+	ReasonPool         = "pool_not_permitted" // the key does not list each pool of the route
+	ReasonClosed       = "policy_invalid"
 )
 
-// Header is a header field of a request; names are in lower case.
+// Header is a header field; names are in lower case.
 type Header struct{ Name, Value string }
 
 // Request is the input of a decision.
@@ -29,43 +29,42 @@ type Request struct {
 	// Early is set for the first of two decisions: Envoy does not yet know the model, and the route
 	// may still change.
 	Early bool
-	// Any is set if Policies has the policies of several possible routes. One policy that permits
-	// the key suffices.
+	// Any is set if Policies come from several possible routes. One policy that permits the key
+	// suffices.
 	Any bool
-	// Pools are the pools that the route may reach (model.Route.Reaches). Known is false if they
-	// are not known.
+	// Pools are the pools that the route may reach (model.Route.Reaches), if they are Known.
 	Pools []string
 	Known bool
 	// Model is the request's model; "" if it is unknown, or if two servers could read different
 	// names from the body.
 	Model string
-	// Tokens is empty unless the request has a JSON Web Token. For each of Policies it has the
-	// caller of the verified token, or nil if the policy does not permit the token.
+	// Tokens is for a request with a JSON Web Token. It has, for each of Policies, the caller of
+	// the verified token, or nil if the policy does not permit the token.
 	Tokens []*Key
-	// Lists is set for requests that our picker answers with a list of models. The picker restricts
-	// this list to the models that the key permits.
+	// Lists is set for requests that our picker answers with a list of models. The list then has
+	// only models that the key permits.
 	Lists   bool
 	Headers []Header
 }
 
-// Decision is the outcome for one request: whether it may pass, and if not, why.
+// Decision is the outcome for one request.
 type Decision struct {
-	// Reason is "" if the request may pass.
+	// Reason is why the request is denied; "" if it may pass.
 	Reason string
-	// Policy is the first policy that does not permit the key; set only with ReasonNotPermitted and
+	// Policy is the first policy that does not permit the key, for ReasonNotPermitted and
 	// ReasonClosed.
 	Policy string
-	// Key is the usable key that a policy selects; nil if no policy selects one. If policies select
-	// different keys, the outermost policy's key counts.
+	// Key is the usable key that the policies select, or nil. If they select several keys, the
+	// outermost policy's key counts.
 	Key *Key
 	// Restricted are the selected keys that permit only some models or pools.
 	Restricted []*Key
-	// Remove names the headers that contain the credential. Envoy removes them from the request.
+	// Remove names the headers with the credential, which Envoy removes from the request.
 	Remove []string
 }
 
-// Decide decides whether a request may pass at a given time. An error means that the Table cannot
-// decide, because it lacks a policy.
+// Decide decides whether a request may pass at a given time. An error means that the Table lacks a
+// policy.
 func (t *Table) Decide(r Request, now time.Time) (d Decision, err error) {
 	credential, carriers := presented(r.Headers)
 	// Even a missing or ambiguous credential is looked up, so that every denial takes the same
@@ -119,7 +118,7 @@ func decide(r Request, keys []*Key, all []*Policy, now time.Time) (d Decision) {
 		}
 	}
 	switch open := slices.ContainsFunc(all, func(p *Policy) bool { return !p.Closed }); {
-	case d.Key == nil && !open: // no key could pass, so this reason reveals nothing about the request's key
+	case d.Key == nil && !open: // no key could pass, so this reason reveals nothing about the key
 		return Decision{Reason: ReasonClosed, Policy: r.Policies[0]}
 	case d.Key == nil:
 		return Decision{Reason: ReasonInvalidKey}
@@ -153,8 +152,7 @@ func (k *Key) Reaches(pool string) bool { return k.Pools == nil || slices.Contai
 // Restricted reports whether a key permits only some models or pools.
 func (k *Key) Restricted() bool { return k.Models != nil || k.Pools != nil }
 
-// Names reports whether a key permits requests for a model. The parameter is the name that clients
-// send.
+// Names reports whether a key permits requests for a model, by the name that clients send.
 func (k *Key) Names(model string) bool {
 	return k.Models == nil || model != "" && slices.ContainsFunc(k.Models, func(m string) bool {
 		prefix, wide := strings.CutSuffix(m, "*")
@@ -165,9 +163,9 @@ func (k *Key) Names(model string) bool {
 // MaxCredential bounds a credential, in bytes.
 const MaxCredential = 1024
 
-// presented returns the credential of a request, and the headers that contain it. Some clients send
-// one key in two headers. Two different keys count as no credential. An Authorization header with a
-// scheme other than Bearer is for the model server, unless it contains the key.
+// presented returns the credential of a request, and the headers that contain it. One key may be in
+// two headers, but two different keys count as no credential. An Authorization header with a scheme
+// other than Bearer is for the model server, except if it contains the key.
 func presented(headers []Header) (credential string, carriers []string) {
 	var others []string
 	for _, h := range headers {

@@ -50,7 +50,7 @@ func request(policies []string, headers []authz.Header) authz.Request {
 	return authz.Request{Policies: policies, Headers: headers, Known: true}
 }
 
-// Each policy must let a key in; keys of other namespaces do not count.
+// A request passes only if each policy permits its key; keys of other namespaces do not count.
 func TestDecide_EachPolicyMustLetTheKeyIn(t *testing.T) {
 	tab := table([]*authz.Key{
 		key("infra", "alice", "k-alice", func(k *authz.Key) { k.Labels = labels.Set{"team": "a"} }),
@@ -81,7 +81,7 @@ func TestDecide_EachPolicyMustLetTheKeyIn(t *testing.T) {
 		{"infra/all,infra/a", "k-alice", "infra/alice"},
 		{"infra/wide,tenant/own", "k-own", "tenant/own"},
 		{"infra/all,tenant/own", "k-own", "not_permitted"},
-		{"infra/all,tenant/own", "k-alice", "infra/alice"}, // the outermost names the caller
+		{"infra/all,tenant/own", "k-alice", "infra/alice"}, // the outermost policy names the caller
 		{"tenant/own", "k-alice", "tenant/mallory"},
 	} {
 		d, err := tab.Decide(request(strings.Split(c.policies, ","), bearer(c.key)), noon)
@@ -95,7 +95,7 @@ func TestDecide_EachPolicyMustLetTheKeyIn(t *testing.T) {
 	}
 }
 
-// A restricted key needs a known model and known pools, and all of them must be its own.
+// A restricted key permits only requests with a known model and known pools that it lists.
 func TestDecide_RestrictedKeyReachesOnlyWhatItNames(t *testing.T) {
 	tab := table([]*authz.Key{
 		key("n", "models", "k-models", func(k *authz.Key) { k.Models = []string{"llama", "team-*"} }),
@@ -146,7 +146,7 @@ func TestDecide_RestrictedKeyReachesOnlyWhatItNames(t *testing.T) {
 	}
 }
 
-// Before the route is known, a key needs one of its policies.
+// Before the route is known, one policy that permits the key suffices.
 func TestDecide_BeforeTheRouteOnePolicySuffices(t *testing.T) {
 	tab := table([]*authz.Key{key("n", "a", "k", nil)}, map[string]*authz.Policy{
 		"n/p": lets("", "n"), "m/p": lets("", "m")})
@@ -159,7 +159,7 @@ func TestDecide_BeforeTheRouteOnePolicySuffices(t *testing.T) {
 	}
 }
 
-// A table that was never filled, and one without the policy, decide nothing: another process may.
+// A table that was never filled, or lacks the policy, returns an error: another process may decide.
 func TestDecide_UnknownPolicyIsNoDenialAndNoPass(t *testing.T) {
 	filled := table(nil, map[string]*authz.Policy{"infra/all": lets("", "infra")})
 	for name, c := range map[string]struct {
@@ -176,7 +176,7 @@ func TestDecide_UnknownPolicyIsNoDenialAndNoPass(t *testing.T) {
 	}
 }
 
-// Envoys may have the gate of a policy for a while after its object is gone.
+// A removed policy still decides for some minutes, because Envoys may still have routes with it.
 func TestTable_RemovedPolicyStillDecidesForAWhile(t *testing.T) {
 	tab := table([]*authz.Key{key("infra", "alice", "k", nil)},
 		map[string]*authz.Policy{"infra/all": lets("", "infra")})
@@ -230,15 +230,15 @@ func TestPresented_AmbiguousCredentialIsNone(t *testing.T) {
 	}
 	for _, c := range []struct {
 		headers []authz.Header
-		remove  string // "-": denied
+		remove  string // "-" means denied
 	}{
 		{h("authorization", "Bearer k"), "authorization"},
 		{h("authorization", "bearer  k "), "authorization"},
 		{h("x-api-key", "k"), "x-api-key"},
 		{h("api-key", "k"), "api-key"},
 		{h("authorization", "Bearer k", "x-api-key", "k"), "authorization x-api-key"},
-		{h("authorization", "Basic abc", "x-api-key", "k"), "x-api-key"},       // a server's own
-		{h("authorization", "k", "x-api-key", "k"), "x-api-key authorization"}, // the key must not pass
+		{h("authorization", "Basic abc", "x-api-key", "k"), "x-api-key"},       // Basic is for the model server
+		{h("authorization", "k", "x-api-key", "k"), "x-api-key authorization"}, // the header with the key is removed
 		{h("x-api-key", "k", "authorization", "Token k"), "x-api-key authorization"},
 		{h("authorization", "Bearer k", "x-api-key", "l"), "-"},
 		{h("authorization", "Bearer k", "authorization", "Bearer l"), "-"},
@@ -319,7 +319,7 @@ func TestKey_OfRepetitionsAndSequencesIsGuessable(t *testing.T) {
 	}
 }
 
-// No header decides by anything but its hash, and what passes has its credential removed.
+// For any headers, only a known key passes, and its headers are removed.
 func FuzzDecide_OnlyAKnownKeyPasses(f *testing.F) {
 	f.Add("authorization", "Bearer k", "x-api-key", "k")
 	f.Add("authorization", "bEaReR\tk", "api-key", "")

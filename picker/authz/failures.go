@@ -8,14 +8,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// These are the causes of authorization calls that end with an error. Envoy repeats a failed call,
-// at another process if it can.
+// Causes of authorization calls that end with an error. Envoy repeats a failed call, at another
+// process if it can.
 const (
-	causePolicy = "policy" // no route of the caller's Gateway has the policy, or not yet
+	causePolicy = "policy" // the caller's Gateway has no route with the policy, or not yet
 	causeKeys   = "keys"   // the Table lacks the policy, or was never filled
 	causeTokens = "tokens" // the keys of a token's issuer are not fetched yet
-	causeLate   = "late"   // the call has timed out before its answer
-	causeFull   = "full"   // the process watches as many open requests as it may
+	causeLate   = "late"   // the call timed out before its answer
+	causeFull   = "full"   // the process watches maxOpen open requests
 )
 
 var causes = []string{causePolicy, causeKeys, causeTokens, causeLate, causeFull}
@@ -26,25 +26,25 @@ const (
 	recently = 2 * time.Second
 )
 
-// Unanswered is a request that Envoy answered with 503 because an authorization service did not
-// answer.
+// Unanswered is a request that Envoy answered with 503 for lack of an answer from an authorization
+// service.
 type Unanswered struct {
-	// Route is the name of Envoy's route. Caller is set if a gate permitted the request and then
-	// the route's external authorization service failed; otherwise "".
+	// Route is the name of Envoy's route. Caller is set if our check permitted the request and then
+	// the route's own external authorization service failed, else "".
 	Route, Caller string
 	Took          time.Duration
 }
 
-// Failures counts and logs requests whose authorization failed. It writes at most one log line in
-// 10 s. It also logs requests that invalid policies deny, with a limit of their own. Its methods
-// are safe for concurrent use.
+// Failures counts and logs requests whose authorization failed, and logs requests that invalid
+// policies deny. Each kind gets at most one log line in 10 s. Its methods are safe for concurrent
+// use.
 type Failures struct {
 	log *slog.Logger
 	now func() time.Time
 
 	mu       sync.Mutex
-	calls    map[string]uint64 // by cause
-	last     string            // the cause of the last failed call
+	calls    map[string]uint64
+	last     string
 	lastWhy  string
 	lastAt   time.Time
 	requests uint64
@@ -52,13 +52,12 @@ type Failures struct {
 	policies limiter
 }
 
-// limiter permits one log line in logEvery.
 type limiter struct {
 	logged   time.Time
 	unlogged int
 }
 
-// due reports whether to write a line now, and how many lines it suppressed since the last one.
+// due returns whether to write a line now, and how many lines were suppressed since the last.
 func (l *limiter) due(now time.Time) (others int, log bool) {
 	if !l.logged.IsZero() && now.Sub(l.logged) < logEvery {
 		l.unlogged++
@@ -83,7 +82,7 @@ func (f *Failures) call(cause, why string) {
 	f.last, f.lastWhy, f.lastAt = cause, why, f.now()
 }
 
-// Request records a request that Envoy answered with 503 because its gate got no answer.
+// Request records a request that Envoy answered with 503 because its check got no answer.
 func (f *Failures) Request(u Unanswered) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -95,7 +94,6 @@ func (f *Failures) Request(u Unanswered) {
 	}
 }
 
-// closed logs that an invalid policy ("namespace/name") has denied a request.
 func (f *Failures) closed(policy string) {
 	if f == nil {
 		return
@@ -111,7 +109,7 @@ func (f *Failures) closed(policy string) {
 // gateTryTimeout is Envoy's timeout for one try of an authorization call (translator/envoy).
 const gateTryTimeout = 60 * time.Millisecond
 
-// cause returns why a request got 503. The caller holds f.mu.
+// The caller holds f.mu.
 func (f *Failures) cause(u *Unanswered, now time.Time) string {
 	switch {
 	case u.Caller != "":

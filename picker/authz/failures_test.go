@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Each 503 of a gate is counted, and a log line names its cause without a line for each request.
+// Each 503 is counted, and a log line names its cause, at most once in 10 s.
 func TestFailures_LogNamesTheCauseAtABoundedRate(t *testing.T) {
 	var text bytes.Buffer
 	now := time.Unix(1_800_000_000, 0)
@@ -17,7 +17,7 @@ func TestFailures_LogNamesTheCauseAtABoundedRate(t *testing.T) {
 		after time.Duration
 		call  string
 		u     Unanswered
-		want  string // "": no line
+		want  string // "" means no line
 	}{
 		{0, "", Unanswered{Route: "chat", Took: 201 * time.Millisecond}, "in time"},
 		{time.Second, "", Unanswered{Took: 201 * time.Millisecond}, ""},
@@ -41,7 +41,7 @@ func TestFailures_LogNamesTheCauseAtABoundedRate(t *testing.T) {
 	}
 }
 
-// The log names an invalid policy that denies requests, without a line for each request.
+// A log line names the invalid policy that denies requests, at most once in 10 s.
 func TestFailures_LogNamesTheInvalidPolicy(t *testing.T) {
 	var text bytes.Buffer
 	now := time.Unix(1_800_000_000, 0)

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/picker/authz"
 )
 
-// A key that has the form of ours is one that NewKey makes from its random bytes, and each hash is
-// read as it was written.
+// Every key of NewKey is well-formed, and no text of another length is. ParseHash accepts only
+// texts that String returns.
 func FuzzKey_FormIsThatOfNewKey(f *testing.F) {
 	made, err := authz.NewKey(bytes.NewReader(bytes.Repeat([]byte{7}, 32)))
 	if err != nil {
@@ -33,7 +33,7 @@ func FuzzKey_FormIsThatOfNewKey(f *testing.F) {
 	})
 }
 
-// Whatever a request has, what passes has the decided policies, and no answer has the credential.
+// For any request, a passing answer lists the policies, and no answer contains the credential.
 func FuzzCheck_NoAnswerHasTheCredential(f *testing.F) {
 	f.Add("/v1/messages?x", "authorization", "Bearer sk-secret", "content-type", "application/grpc")
 	f.Add("/v1/models", "x-api-key", "sk-secret", "api-key", "sk-secret")
@@ -59,7 +59,7 @@ func FuzzCheck_NoAnswerHasTheCredential(f *testing.F) {
 	})
 }
 
-// A reference that no gate wrote permits no model by accident.
+// A reference that the service did not write permits no model.
 func FuzzPermits_ReferencesOfAnyForm(f *testing.F) {
 	f.Add("models=WyJsbGFtYSJd", "llama")
 	f.Add("infra/alice,models=", "llama")
@@ -73,7 +73,7 @@ func FuzzPermits_ReferencesOfAnyForm(f *testing.F) {
 	})
 }
 
-// Tokens of any form are limited, or decided, without a panic.
+// Tokens of any form are denied or rate limited, without a panic.
 func FuzzToken_OnlyVerifiedOnesPass(f *testing.F) {
 	f.Add("authorization", "Bearer "+aliceToken)
 	f.Add("x-api-key", aliceToken+"x")

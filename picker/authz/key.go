@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// KeyPrefix begins every key that NewKey makes, so that secret scanners find keys in code and logs.
+// KeyPrefix begins every key of NewKey, so that secret scanners find keys in code and logs.
 const KeyPrefix = "sk-ps-"
 
 const (
@@ -24,7 +24,7 @@ type Hash [sha256.Size]byte
 // HashOf returns the hash of a key.
 func HashOf(key string) Hash { return sha256.Sum256([]byte(key)) }
 
-// ParseHash parses the lower-case hexadecimal digits of a hash, as an APIKey has them.
+// ParseHash parses an APIKey's hash, in lower-case hexadecimal digits.
 func ParseHash(text string) (h Hash, err error) {
 	if len(text) != hex.EncodedLen(len(h)) || strings.ToLower(text) != text {
 		return h, fmt.Errorf("a hash has %d lower-case hexadecimal digits", hex.EncodedLen(len(h)))
@@ -36,7 +36,7 @@ func ParseHash(text string) (h Hash, err error) {
 // String returns the hash in lower-case hexadecimal digits.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
-// NewKey returns a new API key. It reads the key's 256 bits from random.
+// NewKey returns a new API key with 256 bits from random.
 func NewKey(random io.Reader) (string, error) {
 	raw := make([]byte, secretBytes, secretBytes+checksumBytes)
 	if _, err := io.ReadFull(random, raw); err != nil {
@@ -46,11 +46,11 @@ func NewKey(random io.Reader) (string, error) {
 	return KeyPrefix + base64.RawURLEncoding.EncodeToString(append(raw, sum[:]...)), nil
 }
 
-// WellFormed reports whether a key has the form and the checksum of NewKey's keys. Gates also
-// permit other keys, which an operator has imported.
+// WellFormed reports whether a key has the form and the checksum of NewKey's keys. Other keys,
+// which an operator has imported, are also permitted.
 func WellFormed(key string) bool {
 	text, ok := strings.CutPrefix(key, KeyPrefix)
-	// The length is compared exactly, because the decoder would skip newlines.
+	// Compare the length exactly, because the decoder skips newlines.
 	if !ok || len(text) != base64.RawURLEncoding.EncodedLen(secretBytes+checksumBytes) {
 		return false
 	}

@@ -18,30 +18,27 @@ import (
 )
 
 const (
-	// maxOpen bounds the open requests that one process watches. Each takes about 20 KiB of this
-	// process's memory.
-	maxOpen = 16_384
-	// maxOpenGateway bounds the open requests of one Gateway.
+	// maxOpen bounds the open requests that one process watches, each with about 20 KiB of memory.
+	maxOpen        = 16_384
 	maxOpenGateway = maxOpen / 2
-	// sweepEvery is how often Run looks for expired keys and tokens. It bounds the time from an
+	// sweepEvery is how often Run checks for expired keys and tokens. It bounds the time from an
 	// expiry to the end of the requests.
 	sweepEvery = 250 * time.Millisecond
-	// maxGrant bounds a grant, in bytes.
-	maxGrant = 8 << 10
+	maxGrant   = 8 << 10
 )
 
-// grant has what a gate read from a request, except what the route states. The gate puts it into
-// the request's metadata. A process that watches the request later decides again from the grant.
+// grant has what Check read from a request, except what the route states. It travels in the
+// request's metadata. A process that watches the request later decides again from the grant.
 type grant struct {
 	Hash  string `json:"h"`
 	Model string `json:"m,omitempty"`
 	Lists bool   `json:"l,omitempty"`
-	// Tokens has the fingerprint of the rule of each policy that permitted the token, by policy.
+	// Tokens has, by policy, the fingerprint of the rule that permitted the token.
 	Tokens  map[string]string `json:"t,omitempty"`
 	Expires int64             `json:"e,omitempty"` // the token's exp, in Unix seconds
 }
 
-// grantOf returns the encoded grant of a request. It is base64url, so Envoy's format strings never
+// grantOf returns the encoded grant of a request, in base64url: Envoy's format strings never
 // interpret it.
 func (t *Table) grantOf(r Request) string {
 	credential, _ := presented(r.Headers)
@@ -56,7 +53,7 @@ func (t *Table) grantOf(r Request) string {
 		}
 		g.Tokens[r.Policies[i]], g.Expires = fingerprint(rule), r.Tokens[i].Expires.Unix()
 	}
-	text, _ := json.Marshal(g) // cannot fail: only strings and numbers
+	text, _ := json.Marshal(g) // no error: only strings and numbers
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
@@ -65,21 +62,21 @@ func (t *Table) grantOf(r Request) string {
 func fingerprint(r *jwt.Rule) string {
 	d := xxhash.New()
 	for _, text := range append([]string{r.Namespace, r.Source.Issuer}, slices.Sorted(slices.Values(r.Audiences))...) {
-		_, _ = d.WriteString(text + "\x00") // never fails
+		_, _ = d.WriteString(text + "\x00")
 	}
 	return hex.EncodeToString(d.Sum(nil))
 }
 
-// Watched describes a request that gates have permitted.
+// Watched describes a request that Check has permitted.
 type Watched struct {
-	Gateway  string   // the Gateway whose Envoy calls; "" if calls are not authenticated
-	Grant    string   // the metadata "grant" that a gate set
-	Policies []string // the policies of the route, "namespace/name"
-	Pools    []string // the pools that the route may reach
+	Gateway  string   // "" if calls are not authenticated
+	Grant    string   // the metadata "grant" that Check set
+	Policies []string // of the route, "namespace/name"
+	Pools    []string
 }
 
-// ErrGrant is the error of Open.Watch if no gate has permitted the request. After any other error,
-// another process may watch the request.
+// ErrGrant is the error of Open.Watch if Check has not permitted the request. After any other
+// error, another process may watch the request.
 var (
 	ErrGrant = errors.New("the call has no grant of a gate")
 	ErrFull  = errors.New("this process watches as many open requests as it may")
@@ -89,7 +86,7 @@ var (
 // OpenConfig configures an Open.
 type OpenConfig struct {
 	Table *Table
-	// Gates is the same function as Config.Gates.
+	// Gates is Config.Gates.
 	Gates func(gateway, policy string) bool
 	// Failures records the calls that end with an error; may be nil.
 	Failures *Failures
@@ -97,7 +94,7 @@ type OpenConfig struct {
 }
 
 // Open watches the open requests of routes whose policies have revoke: Immediately. It ends a
-// request once the policies of its route no longer permit its key or token. It is safe for
+// request when the policies of its route no longer permit its key or token. It is safe for
 // concurrent use.
 type Open struct {
 	cfg  OpenConfig
@@ -107,16 +104,16 @@ type Open struct {
 	byHash   map[Hash]map[*watched]struct{}
 	gateways map[string]int
 	count    int
-	denied   uint64 // number of requests that Open has ended
+	denied   uint64
 }
 
 type watched struct {
 	gateway string
 	hash    Hash
 	request Request
-	token   time.Time // the token's expiry; zero without a token
-	rules   []string  // fingerprints of the rules that accepted the token, by policy
-	expires time.Time // the next expiry of a key or token; zero if none expires
+	token   time.Time // expiry; zero without a token
+	rules   []string  // of the rules that accepted the token, by policy
+	expires time.Time // next expiry of a key or token; zero without one
 	ended   bool
 	end     func(Decision)
 }
@@ -147,8 +144,8 @@ func (o *Open) Run(ctx context.Context) error {
 	}
 }
 
-// Watch watches a request until the caller calls done. Open calls end once the policies deny the
-// request: at most once, perhaps before Watch returns, and never after done has returned.
+// Watch watches a request until the caller calls done. If the policies deny the request, Open calls
+// end: at most once, perhaps before Watch returns, and never after done has returned.
 func (o *Open) Watch(in Watched, end func(Decision)) (done func(), err error) {
 	w, err := o.read(in)
 	if err != nil {
@@ -248,8 +245,8 @@ func (o *Open) decide(w *watched) (Decision, error) {
 }
 
 // decideAgain decides about a watched request, and returns the next expiry of a key or token. It
-// ignores policies that were removed since. If none of the other policies has revoke: Immediately,
-// it permits the request.
+// ignores policies that were removed since. If no other policy has revoke: Immediately, it permits
+// the request.
 func (t *Table) decideAgain(w *watched, now time.Time) (d Decision, expires time.Time, err error) {
 	r := w.request
 	keys, found, err := t.find(w.hash, r.Policies)
@@ -289,7 +286,6 @@ func (t *Table) decideAgain(w *watched, now time.Time) (d Decision, expires time
 	return decide(r, keys, all, now), expires, nil
 }
 
-// changed decides again about each watched request that a change of the Table may affect.
 func (o *Open) changed(hashes []Hash, policies []string) {
 	o.mu.Lock()
 	list := map[*watched]struct{}{}
@@ -305,7 +301,7 @@ func (o *Open) changed(hashes []Hash, policies []string) {
 	o.again(list)
 }
 
-// sweep ends requests whose keys or tokens have expired. It reports whether any watched key or
+// sweep ends requests whose keys or tokens have expired. It returns false if no watched key or
 // token has an expiry.
 func (o *Open) sweep(now time.Time) (more bool) {
 	o.mu.Lock()
@@ -319,7 +315,7 @@ func (o *Open) sweep(now time.Time) (more bool) {
 	return more
 }
 
-// collect adds the selected requests to list. The caller holds o.mu.
+// The caller holds o.mu.
 func (o *Open) collect(list map[*watched]struct{}, selects func(*watched) bool) {
 	for _, set := range o.byHash {
 		for w := range set {
@@ -330,8 +326,7 @@ func (o *Open) collect(list map[*watched]struct{}, selects func(*watched) bool) 
 	}
 }
 
-// again decides again about requests. If the Table lacks a policy, it cannot decide, and the
-// request stays open.
+// again decides again about requests. If the Table lacks a policy, the request stays open.
 func (o *Open) again(list map[*watched]struct{}) {
 	for w := range list {
 		if d, err := o.decide(w); err == nil {
@@ -340,8 +335,7 @@ func (o *Open) again(list map[*watched]struct{}) {
 	}
 }
 
-// finish ends a request that a decision denies. It holds the lock during end, so that done waits
-// until end has returned.
+// finish ends a denied request. It holds the lock during end, so that done waits for end.
 func (o *Open) finish(w *watched, d Decision) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -42,7 +42,7 @@ type openWorld struct {
 	table *authz.Table
 	open  *authz.Open
 	clock *clock
-	// tokens accepts the token that it names.
+	// tokens accepts one token.
 	tokens authz.Tokens
 }
 
@@ -61,7 +61,7 @@ func newOpenWorld(t *testing.T, keys []*authz.Key, policies map[string]*authz.Po
 	return w
 }
 
-// grant returns the grant of the gate's answer to a credential.
+// grant returns the grant in the answer to a credential.
 func (w *openWorld) grant(credential, model string, policies ...string) string {
 	w.Helper()
 	s := authz.New(authz.Config{Table: w.table, Now: w.clock.now, Tokens: w.tokens,
@@ -123,7 +123,7 @@ func (w *openWorld) apply(key string, k *authz.Key) {
 	w.table.Apply(authz.Change{Keys: map[string]*authz.Key{key: k}}, w.clock.now())
 }
 
-// Each change after which the policies would deny a request ends it, and no other request.
+// Each change after which the policies deny a request ends this request, and no other.
 func TestOpen_RequestsEndOnceTheirKeysAreDenied(t *testing.T) {
 	alice := func(edit func(*authz.Key)) *authz.Key { return key("infra", "alice", "k-alice", edit) }
 	policy := func(p *authz.Policy) authz.Change {
@@ -182,7 +182,7 @@ func TestOpen_RequestsEndOnceTheirKeysAreDenied(t *testing.T) {
 	}
 }
 
-// Between the gate's decision and the call that watches the request, the key may have changed.
+// If the key is denied between the first decision and Watch, Watch ends the request.
 func TestOpen_RequestOfAKeyThatIsAlreadyDeniedEnds(t *testing.T) {
 	w := newOpenWorld(t, []*authz.Key{key("infra", "alice", "k", nil)},
 		map[string]*authz.Policy{"infra/all": watching(lets("", "infra"))})
@@ -225,8 +225,8 @@ func TestOpen_RequestsEndWhenKeysAndTokensExpire(t *testing.T) {
 	}
 }
 
-// A stream ends by the policies of now: after a policy is removed, or no longer has revoke:
-// Immediately, a revoked key ends none of its streams. Once it has the field again, it does.
+// After a policy is removed, or loses revoke: Immediately, a revoked key ends no stream of this
+// policy. After the policy gets the field again, it does.
 func TestOpen_OnlyPoliciesThatStillWatchEndRequests(t *testing.T) {
 	for name, c := range map[string]struct {
 		above []string
@@ -257,10 +257,10 @@ func TestOpen_OnlyPoliciesThatStillWatchEndRequests(t *testing.T) {
 	}
 }
 
-// A token is not kept, so its requests end once its issuer or audience may no longer count.
+// The requests of a token end when the policy's issuer or audiences no longer match.
 func TestOpen_RequestsOfTokensEndWithTheirRule(t *testing.T) {
 	rule := func(issuer string, audiences ...string) *authz.Policy {
-		p := watching(lets("!x,x")) // no key
+		p := watching(lets("!x,x")) // permits no key
 		p.JWT = &jwt.Rule{Namespace: "infra", Source: jwks.Source{Issuer: issuer}, Audiences: audiences}
 		return p
 	}
@@ -305,7 +305,7 @@ func TestOpen_WatchesNoRequestWithoutAGrant(t *testing.T) {
 	}
 }
 
-// One Gateway takes at most half of the places.
+// One Gateway may watch at most half of maxOpen requests.
 func TestOpen_IsBounded(t *testing.T) {
 	w := newOpenWorld(t, []*authz.Key{key("infra", "alice", "k", nil)},
 		map[string]*authz.Policy{"infra/all": watching(lets("", "infra"))})
@@ -336,7 +336,7 @@ func TestOpen_IsBounded(t *testing.T) {
 	}
 }
 
-// Requests begin and end while keys change: each request of a key that is denied ends once.
+// Requests begin and end while keys change: each request of a denied key ends once.
 func TestOpen_ConcurrentChanges(t *testing.T) {
 	w := newOpenWorld(t, []*authz.Key{key("infra", "alice", "k", nil)},
 		map[string]*authz.Policy{"infra/all": watching(lets("", "infra"))})

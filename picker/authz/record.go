@@ -12,17 +12,15 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
-// record is the compact form in which a Table stores a Key. Each lookup makes a new Key.
 type record struct {
 	id               string // "namespace/name"
 	caller           string
 	created, expires int64 // Unix time in seconds
 	hashes           []Hash
-	rights           *rights // nil if all of its fields would be zero
+	rights           *rights // nil means zero
 }
 
-// rights are the fields of a Key whose values many keys have in common. Keys with equal rights
-// share one value.
+// rights are the fields of a Key that many keys have in common. Keys with equal rights share them.
 type rights struct {
 	Labels    labels.Set
 	Groups    []string
@@ -31,8 +29,8 @@ type rights struct {
 	Pools     []string
 	Disabled  bool
 
-	text string // the JSON of the fields above: the key in Table.rights
-	used int    // the number of records that share this value
+	text string // JSON of the fields above: the key in Table.rights
+	used int
 }
 
 // The caller holds t.mu.
@@ -58,7 +56,7 @@ func (t *Table) newRecord(id string, k *Key) *record {
 }
 
 var noRights = func() string {
-	text, _ := json.Marshal(rights{}) // cannot fail
+	text, _ := json.Marshal(rights{})
 	return string(text)
 }()
 
@@ -93,7 +91,7 @@ func (r *record) compare(o *record) int {
 		strings.Compare(name, otherName))
 }
 
-// with returns the keys that have a hash, the oldest first. The caller holds t.mu.
+// with returns the keys that have a hash, oldest first. The caller holds t.mu.
 func (t *Table) with(h Hash) []*record {
 	if all := t.shared[h]; all != nil {
 		return all
@@ -104,7 +102,7 @@ func (t *Table) with(h Hash) []*record {
 	return nil
 }
 
-// setWith sets the keys that have a hash. The caller holds t.mu.
+// The caller holds t.mu.
 func (t *Table) setWith(h Hash, all []*record) {
 	delete(t.shared, h)
 	if len(all) == 0 {

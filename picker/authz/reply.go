@@ -16,29 +16,29 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// A gate's answer sets these keys in the request's dynamic metadata, namespace
+// Check's answer sets these keys in the request's dynamic metadata, namespace
 // envoy.filters.http.ext_authz.
 const (
 	// MetadataDecided lists the policies that permit the request. The route's RBAC filter requires
 	// it.
 	MetadataDecided = "decided"
-	// MetadataCaller is the caller, for access logs. Answers with status 403 have it, too.
+	// MetadataCaller is the caller, for access logs, also with status 403.
 	MetadataCaller = "caller"
 	// MetadataPolicy is the policy that denies the request (Decision.Policy), for access logs.
 	MetadataPolicy = "policy"
 	// MetadataGroups lists the caller's groups.
 	MetadataGroups = "groups"
-	metadataKeys   = "keys"  // the value of KeysHeader
-	metadataVouch  = "vouch" // the value of GroupsHeader
-	metadataFinal  = "final" // set if the early gate's answer decides, so that the late gate makes no call
-	metadataGrant  = "grant" // Watched.Grant
+	metadataKeys   = "keys"
+	metadataVouch  = "vouch"
+	metadataFinal  = "final" // the early ext_authz filter's answer is final, so the late filter makes no call
+	metadataGrant  = "grant"
 )
 
 // Clients cannot set these headers: Envoy removes a client's x-penstock-* headers, and the answer
 // overwrites or removes the x-gateway-* headers.
 const (
-	// CallerHeader has the caller, for our picker. Hops forward it, but model servers do not
-	// receive it (translator/envoy, hopsCaller).
+	// CallerHeader has the caller, for our picker. Other clusters receive it, but model servers do
+	// not (translator/envoy, hopsCaller).
 	CallerHeader = "x-penstock-caller"
 	// ModelHeader has the model. The script scan.lua (translator/envoy) sets it if every server
 	// reads the same model from the body.
@@ -46,8 +46,8 @@ const (
 	// KeysHeader has the restricted keys of a request for the list of models, for our picker
 	// (Table.Permits).
 	KeysHeader = "x-penstock-keys"
-	// GroupsHeader has the caller's groups, for other clusters: comma-separated, and each escaped
-	// as in a URL's query. It has at most maxGroups groups in maxGroupsSize bytes.
+	// GroupsHeader has the caller's groups, for other clusters: comma-separated, each escaped as in
+	// a URL's query, at most maxGroups in maxGroupsSize bytes.
 	GroupsHeader    = "x-penstock-groups"
 	chunkedHeader   = "x-penstock-chunked" // the client's Transfer-Encoding
 	reasonHeader    = "x-penstock-reason"
@@ -55,8 +55,8 @@ const (
 	objectiveHeader = "x-gateway-inference-objective"
 )
 
-// others has llm-d's names of fairnessHeader and objectiveHeader. Pickers prefer these names to
-// ours, so a gate removes them.
+// others has llm-d's names of fairnessHeader and objectiveHeader. Pickers prefer these names, so
+// the answer removes them.
 var others = []string{"x-llm-d-inference-fairness-id", "x-llm-d-inference-objective"}
 
 func (c *call) anthropic() bool {
@@ -90,12 +90,12 @@ var denials = map[string]denial{
 		"the API key is valid, but not for a pool that this route may reach", "permission_error"},
 }
 
-// decides reports whether no later gate decides again about a permitted request. After an early
-// answer that does not decide, the late gate still needs the key.
+// decides reports whether this decision about a permitted request is final. If it is not, the late
+// ext_authz filter still needs the key.
 func (c *call) decides(d Decision) bool { return !c.Early || c.final && len(d.Restricted) == 0 }
 
-// reply returns the answer for a decision. An early answer that permits a request without deciding
-// has no headers and no metadata.
+// reply returns the answer for a decision. An early answer that permits a request, but is not
+// final, has no headers and no metadata.
 func (c *call) reply(d Decision) *authv3.CheckResponse {
 	switch {
 	case c.preflight, d.Reason == "" && !c.decides(d):
@@ -148,11 +148,11 @@ func (c *call) reply(d Decision) *authv3.CheckResponse {
 
 const (
 	maxGroups, maxGroupsSize = 32, 1024
-	// maxStated is the longest caller that another cluster may send us, in bytes.
+	// maxStated is the longest caller from another cluster, in bytes.
 	maxStated = 512
 )
 
-// Stated reports whether another cluster may send this text as a caller. Gates write no other
+// Stated reports whether another cluster may send this text as a caller. Callers have no other
 // characters (jwt.Identity.Owner). The script of peer listeners makes the same check
 // (translator/envoy, peer.lua).
 func Stated(caller []byte) bool {
@@ -162,7 +162,6 @@ func Stated(caller []byte) bool {
 	})
 }
 
-// vouched returns the value of GroupsHeader. It omits groups beyond the header's limits.
 func vouched(groups []string) string {
 	var list strings.Builder
 	for i, g := range groups {
@@ -235,7 +234,7 @@ func (d denial) body(reason string, anthropic bool) string {
 		body = map[string]any{"type": "error",
 			"error": map[string]string{"type": d.anthropicType, "message": d.text}}
 	}
-	out, _ := json.Marshal(body) // cannot fail: only strings
+	out, _ := json.Marshal(body) // no error: only strings
 	return string(out)
 }
 

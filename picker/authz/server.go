@@ -17,22 +17,22 @@ import (
 	"github.com/penstock-project/penstock/picker/authz/jwt"
 )
 
-// ServiceName is the gRPC service that gates call.
+// ServiceName is the gRPC service that ext_authz filters call.
 const ServiceName = "envoy.service.auth.v3.Authorization"
 
-// These are keys of the context extensions that a gate sends with each call. The values are
+// Keys of the context extensions in each call of an ext_authz filter. The values are
 // comma-separated lists, or "true".
 const (
-	PoliciesKey = "policies" // Request.Policies
-	AnyKey      = "any"      // Request.Any
-	PoolsKey    = "pools"    // Request.Pools; absent if they are not known
-	ListsKey    = "lists"    // our picker answers the route's requests for the list of models
-	FinalKey    = "final"    // all possible routes have the same policies, so an early answer may decide
-	WatchKey    = "watch"    // open requests of the route are watched (Open)
+	PoliciesKey = "policies"
+	AnyKey      = "any"
+	PoolsKey    = "pools" // Request.Pools; absent if unknown
+	ListsKey    = "lists" // our picker answers the route's requests for the list of models
+	FinalKey    = "final" // all possible routes have the same policies, so an early answer may be final
+	WatchKey    = "watch" // open requests of the route are watched (Open)
 )
 
-// The early gate, after which the route may still change, sends stageKey with the value earlyStage
-// in its gRPC metadata.
+// The early ext_authz filter, after which the route may still change, sends stageKey with the value
+// earlyStage in its gRPC metadata.
 const stageKey, earlyStage = "x-penstock-stage", "early"
 
 // Config configures a Server.
@@ -40,17 +40,17 @@ type Config struct {
 	Table *Table
 	// Gateway returns the Gateway whose Envoy makes a call; "" if calls are not authenticated.
 	Gateway func(context.Context) string
-	// Gates reports whether a route of a Gateway has a policy. Otherwise Check returns an error for
+	// Gates reports whether a route of a Gateway has a policy. If not, Check returns an error for
 	// calls about this policy.
 	Gates func(gateway, policy string) bool
-	// Tokens verifies tokens. If it is nil, every token is denied.
+	// Tokens verifies tokens. A nil Tokens denies every token.
 	Tokens Tokens
 	// Failures records the calls that end with an error; may be nil.
 	Failures *Failures
 	Now      func() time.Time
 }
 
-// Server implements Envoy's authorization service for gates.
+// Server implements Envoy's authorization service for AccessPolicies.
 type Server struct {
 	cfg      Config
 	attempts attempts
@@ -62,8 +62,8 @@ func New(cfg Config) *Server { return &Server{cfg: cfg} }
 // Register adds the service to a gRPC server.
 func (s *Server) Register(r grpc.ServiceRegistrar) { authv3.RegisterAuthorizationServer(r, s) }
 
-// Check implements authv3.AuthorizationServer. If it returns an error, Envoy denies the request
-// with status 503, unless another try succeeds.
+// Check implements authv3.AuthorizationServer. After an error, Envoy tries again, and then denies
+// the request with status 503.
 func (s *Server) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3.CheckResponse, error) {
 	a := in.GetAttributes()
 	var policies []string
@@ -123,9 +123,9 @@ type call struct {
 	grpc  bool
 	final bool
 	watch bool
-	grant string // "" unless watch is set
-	// preflight marks an early call about a CORS preflight request. Check permits it, because the
-	// cors filter or the late gate answers the request.
+	grant string // "" if watch is false
+	// preflight marks an early call about a CORS preflight request. Check permits it: the cors
+	// filter or the late ext_authz filter answers the request.
 	preflight bool
 }
 

@@ -22,7 +22,7 @@ type call struct {
 	lists                            bool
 	headers                          []string // names and values
 	tokens                           authz.Tokens
-	now                              time.Time // zero: noon
+	now                              time.Time // zero means noon
 }
 
 func (c call) request() *authv3.CheckRequest {
@@ -62,8 +62,8 @@ func infra() *authz.Table {
 		map[string]*authz.Policy{"infra/all": lets("", "infra"), "infra/b": lets("", "infra")})
 }
 
-// The lock of a route requires the policies in the metadata; the key is removed, and the caller
-// replaces what the client wrote.
+// The answer lists the policies for the route's RBAC filter, removes the key, and overwrites the
+// client's x-penstock-caller.
 func TestCheck_PassesWithTheDecidedPoliciesAndWithoutTheKey(t *testing.T) {
 	got, err := check(infra(),
 		call{policies: "infra/all,infra/b", headers: []string{"authorization", "Bearer sk-secret"}})
@@ -140,7 +140,7 @@ func TestCheck_DeniesInTheFormatOfTheAPI(t *testing.T) {
 	}
 }
 
-// An error denies, and UNAVAILABLE alone makes Envoy ask another process.
+// Check fails closed, with UNAVAILABLE only if Envoy should call another process.
 func TestCheck_FailsClosed(t *testing.T) {
 	with := []string{"authorization", "Bearer sk-secret"}
 	for name, c := range map[string]call{

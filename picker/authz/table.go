@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/picker/authz/jwt"
 )
 
-// Key is an API key, or the caller of a token. Immutable.
+// Key is an API key, or the caller of a token. It is immutable.
 type Key struct {
 	Namespace, Name string
 	Labels          labels.Set
@@ -36,14 +36,14 @@ func (k *Key) usable(now time.Time) bool {
 	return !k.Disabled && (k.Expires.IsZero() || now.Before(k.Expires))
 }
 
-// Policy states which keys and tokens an AccessPolicy permits. Immutable.
+// Policy states which keys and tokens an AccessPolicy permits. It is immutable.
 type Policy struct {
 	Namespaces []string
 	Selector   labels.Selector
 	ByModel    bool      // Envoy reads the model of requests on its routes
 	JWT        *jwt.Rule // nil denies every token
-	Closed     bool      // the AccessPolicy is invalid: it denies every request
-	Watches    bool      // it has revoke: Immediately (Open)
+	Closed     bool      // the AccessPolicy is invalid, and denies every request
+	Watches    bool      // the AccessPolicy has revoke: Immediately (Open)
 }
 
 func (p *Policy) selects(k *Key) bool {
@@ -51,7 +51,7 @@ func (p *Policy) selects(k *Key) bool {
 }
 
 // policyGrace is how long a removed policy still decides, because Envoys may still have routes with
-// this policy.
+// it.
 const policyGrace = 10 * time.Minute
 
 // Table has all keys and policies. It is safe for concurrent use.
@@ -60,10 +60,10 @@ type Table struct {
 	filled   bool
 	byName   map[string]*record
 	byHash   map[Hash]*record   // of several keys with one hash, the first
-	shared   map[Hash][]*record // only hashes that several keys have; immutable slices, the oldest key first
+	shared   map[Hash][]*record // hashes that several keys have; immutable slices, oldest key first
 	rights   map[string]*rights
 	policies map[string]*Policy
-	removed  map[string]time.Time // when a policy was removed; only policies that still decide
+	removed  map[string]time.Time // when a policy was removed that still decides
 	changed  func(hashes []Hash, policies []string)
 }
 
@@ -73,7 +73,7 @@ func NewTable() *Table {
 		rights: map[string]*rights{}, policies: map[string]*Policy{}, removed: map[string]time.Time{}}
 }
 
-// Change lists the changed keys and policies by "namespace/name". A nil value removes the object.
+// Change lists changed keys and policies by "namespace/name". A nil value removes the object.
 type Change struct {
 	Keys     map[string]*Key
 	Policies map[string]*Policy
@@ -146,9 +146,8 @@ func (t *Table) setKey(name string, k *Key) {
 	}
 }
 
-// Permits reports whether all keys in a comma-separated list permit a pool and a model. The list
-// has the keys' references (Key.reference). If pool or model is "", it is not checked. An unknown
-// key permits nothing.
+// Permits reports whether all keys in a comma-separated list of Key.reference permit a pool and a
+// model. A pool or model of "" is not checked. An unknown key permits nothing.
 func (t *Table) Permits(keys, pool, model string) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -164,7 +163,7 @@ func (t *Table) Permits(keys, pool, model string) bool {
 	return true
 }
 
-// Rules returns the token rule of each named policy; nil for a policy without a rule.
+// Rules returns the named policies' token rules; nil for a policy without one.
 func (t *Table) Rules(names []string) []*jwt.Rule {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -177,8 +176,8 @@ func (t *Table) Rules(names []string) []*jwt.Rule {
 	return out
 }
 
-// Sharing returns the names ("namespace/name") of the other keys that have a hash in common with
-// the named key.
+// Sharing returns the names ("namespace/name") of the other keys that share a hash with the named
+// key.
 func (t *Table) Sharing(name string) (names []string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -209,8 +208,8 @@ func (t *Table) WithModels() (names []string) {
 }
 
 // Unread returns the policies that select the named key, but on whose routes Envoy does not read
-// the model. The key is useless there, because it permits only some models. Unread returns nil if
-// the key permits all models.
+// the model. A key that permits only some models is useless there; for other keys, Unread returns
+// nil.
 func (t *Table) Unread(name string) (policies []string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -227,7 +226,7 @@ func (t *Table) Unread(name string) (policies []string) {
 	return policies
 }
 
-// First returns a namespace's oldest key that has the hash, or nil.
+// First returns a namespace's oldest key with the hash, or nil.
 func (t *Table) First(hash Hash, namespace string) *Key {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -240,8 +239,7 @@ func (t *Table) First(hash Hash, namespace string) *Key {
 }
 
 // Instead returns the older key with the same hash that a policy uses in place of the named key
-// ("namespace/name"), and the first policy that does. It returns nil if every policy that selects
-// the named key uses it.
+// ("namespace/name"), and the first such policy; nil without one.
 func (t *Table) Instead(name string, hash Hash) (first *Key, policy string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -274,7 +272,6 @@ func (t *Table) Shared() (names []string) {
 	return names
 }
 
-// errUnknown is the error of decisions if the Table lacks a policy.
 var errUnknown = errors.New("the policy is not known here, or not yet")
 
 func (t *Table) named(name string) *Key {

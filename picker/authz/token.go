@@ -14,27 +14,25 @@ import (
 
 // Tokens verifies JSON Web Tokens. *jwt.Verifier implements it.
 type Tokens interface {
-	// Verify returns the caller that a token describes, if a rule accepts the token. It may wait
-	// for the issuer's keys until ctx ends.
+	// Verify returns the caller of a token that a rule accepts. It may wait for the issuer's keys
+	// until ctx ends.
 	Verify(ctx context.Context, rule *jwt.Rule, token string, now time.Time) (*jwt.Identity, error)
 }
 
-// tokenWait bounds how long a call waits for the keys of issuers. Envoy waits 60 ms for the call's
-// answer (translator/envoy, gate.go).
+// tokenWait bounds how long a call waits for the keys of issuers. Envoy waits 60 ms for the answer
+// (translator/envoy, gate.go).
 const tokenWait = 35 * time.Millisecond
 
-// verdict is the outcome of the verification of a token.
 type verdict string
 
 const (
-	unverified verdict = ""        // there is no token, or no policy verifies tokens
-	passed     verdict = "passed"  // a policy permits the token
+	unverified verdict = "" // no token, or no policy with a token rule
+	passed     verdict = "passed"
 	pending    verdict = "pending" // another process may have the issuer's keys
 	former     verdict = "former"  // the token has expired, or the issuer's keys are not known
 	failed     verdict = "failed"
 )
 
-// identify verifies a call's token by each of its policies.
 func (s *Server) identify(ctx context.Context, c *call, credential string, now time.Time) (v verdict) {
 	if s.cfg.Tokens == nil || !jwt.Formed(credential) {
 		return unverified
@@ -58,11 +56,9 @@ func (s *Server) identify(ctx context.Context, c *call, credential string, now t
 	return v
 }
 
-// errNoToken is the error of every token if the policy has no token rule.
 var errNoToken = errors.New("it lets no token in")
 
-// verify checks a token by the rule of each policy. For each policy it returns the caller, or an
-// error.
+// verify checks a token by each policy's rule, and returns the caller or an error for each policy.
 func (t *Table) verify(ctx context.Context, tokens Tokens, policies []string, token string,
 	now time.Time) (callers []*Key, errs []error) {
 	ctx, cancel := context.WithTimeout(ctx, tokenWait)
@@ -81,8 +77,8 @@ func (t *Table) verify(ctx context.Context, tokens Tokens, policies []string, to
 	return callers, errs
 }
 
-// DecideToken decides like Decide, for a request with a token. For each policy, why has the reason
-// for which the policy denies the token, or nil.
+// DecideToken is Decide for a request with a token. why has, for each policy, why it denies the
+// token, or nil.
 func (t *Table) DecideToken(ctx context.Context, r Request, tokens Tokens, token string,
 	now time.Time) (d Decision, why []error, err error) {
 	r.Headers = []Header{{"authorization", "Bearer " + token}}
@@ -91,7 +87,6 @@ func (t *Table) DecideToken(ctx context.Context, r Request, tokens Tokens, token
 	return d, why, err
 }
 
-// keyOf converts the identity in a token to a Key without a name.
 func keyOf(namespace string, id *jwt.Identity) *Key {
 	return &Key{Namespace: namespace, Caller: objectid.Join(namespace, id.Owner), Groups: id.Groups,
 		Objective: id.Objective, Models: id.Models, Expires: id.Expires}
@@ -101,18 +96,17 @@ func keyOf(namespace string, id *jwt.Identity) *Key {
 // with it.
 const modelsPrefix = "models="
 
-// reference returns the text from which Permits knows a restricted key: "namespace/name", or the
-// models of a token.
+// reference returns a restricted key's text for Permits: "namespace/name", or a token's models.
 func (k *Key) reference() string {
 	if k.Name != "" {
 		return objectid.Join(k.Namespace, k.Name)
 	}
-	list, _ := json.Marshal(k.Models) // cannot fail: only strings
+	list, _ := json.Marshal(k.Models) // no error: only strings
 	return modelsPrefix + base64.RawURLEncoding.EncodeToString(list)
 }
 
-// tokenOf decodes a token's reference as a key that permits the token's models. A reference that
-// does not parse permits no model.
+// tokenOf decodes a token's reference as a key that permits the token's models. An invalid
+// reference permits no model.
 func tokenOf(reference string) (k *Key, token bool) {
 	text, token := strings.CutPrefix(reference, modelsPrefix)
 	if !token {

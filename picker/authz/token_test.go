@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-project/penstock/picker/authz/jwt"
 )
 
-// tokens are identities by issuer and token.
+// tokens has identities by "ISSUER TOKEN".
 type tokens map[string]*jwt.Identity
 
 func (t tokens) Verify(_ context.Context, r *jwt.Rule, token string, _ time.Time) (*jwt.Identity, error) {
@@ -32,7 +32,7 @@ func (t tokens) Verify(_ context.Context, r *jwt.Rule, token string, _ time.Time
 
 const aliceToken, bobToken = "eyJhbGciOiJFZERTQSJ9.e30.alice", "eyJhbGciOiJFZERTQSJ9.e30.bob"
 
-// verified are the tokens of two callers. Both issuers know alice.
+// verified has the tokens of two callers. Both issuers know alice.
 func verified() tokens {
 	return tokens{
 		"sso " + aliceToken: {Owner: "alice", Groups: []string{"staff"}, Objective: "batch",
@@ -44,7 +44,7 @@ func verified() tokens {
 }
 
 func issued(namespace, issuer string) *authz.Policy {
-	p := lets("!x,x") // no key
+	p := lets("!x,x") // permits no key
 	p.JWT = &jwt.Rule{Namespace: namespace, Source: jwks.Source{Issuer: issuer}}
 	return p
 }
@@ -69,7 +69,7 @@ func ask(t *testing.T, c call, now time.Time) *authv3.CheckResponse {
 	return got
 }
 
-// A process that does not have an issuer's keys yet leaves the decision to another one.
+// Without the issuer's first keys, the answer is UNAVAILABLE, so that another process decides.
 func TestToken_IsUndecidedWithoutTheFirstKeys(t *testing.T) {
 	for credential, want := range map[string]codes.Code{aliceToken: codes.Unavailable, "k": codes.OK} {
 		got, err := check(federated(), call{policies: "infra/new", tokens: verified(),
@@ -80,7 +80,7 @@ func TestToken_IsUndecidedWithoutTheFirstKeys(t *testing.T) {
 	}
 }
 
-// A verified token is a key of its policy's namespace, for each policy that lets it in.
+// The outermost policy that permits a token names its caller.
 func TestToken_CallerIsTheOutermostPolicys(t *testing.T) {
 	for _, c := range []struct{ policies, credential, want string }{
 		{"infra/sso", aliceToken, "infra/alice"},
@@ -134,7 +134,7 @@ func TestToken_IsRemovedAndItsClaimsAreHeaders(t *testing.T) {
 	}
 }
 
-// An identity that a verifier remembers for too long does not pass.
+// An expired identity is denied, even if the verifier returns it.
 func TestToken_ExpiredIdentityIsDenied(t *testing.T) {
 	got := ask(t, call{policies: "infra/sso", headers: []string{"authorization", "Bearer " + aliceToken}},
 		noon.Add(time.Hour))
@@ -143,7 +143,7 @@ func TestToken_ExpiredIdentityIsDenied(t *testing.T) {
 	}
 }
 
-// A token with models reaches the picker's list of models as the models themselves.
+// The models of a token restrict its caller, and the list of models that the picker answers.
 func TestToken_ModelsRestrictItsCaller(t *testing.T) {
 	with := []string{"authorization", "Bearer " + bobToken}
 	for model, want := range map[string]codes.Code{"llama": codes.OK, "team-x": codes.OK,
@@ -176,7 +176,7 @@ func TestToken_ModelsRestrictItsCaller(t *testing.T) {
 	}
 }
 
-// countingTokens counts calls. The token expiredToken has expired.
+// countingTokens counts calls. expiredToken has expired.
 type countingTokens struct {
 	tokens
 	calls int
@@ -191,8 +191,8 @@ func (c *countingTokens) Verify(ctx context.Context, r *jwt.Rule, token string, 
 	return c.tokens.Verify(ctx, r, token, now)
 }
 
-// An address that sends wrong tokens is answered with 429, and its tokens are not verified. Keys,
-// tokens that were valid before, and other addresses are not limited.
+// An address that sends wrong tokens gets 429, and its tokens are not verified. Keys, tokens that
+// were valid before, and other addresses are not limited.
 func TestToken_LimitsFailedTokensByAddress(t *testing.T) {
 	now, counting := noon, &countingTokens{tokens: verified()}
 	s := authz.New(authz.Config{Table: federated(), Tokens: counting, Now: func() time.Time { return now },
@@ -210,9 +210,9 @@ func TestToken_LimitsFailedTokensByAddress(t *testing.T) {
 	const here, there, denied, limited = "192.0.2.1", "192.0.2.2", "Unauthenticated", "ResourceExhausted"
 	send("infra/both", here, aliceToken)
 	for range 100 {
-		send("infra/both", there, expiredToken)     // its issuer has signed it
+		send("infra/both", there, expiredToken)     // signed by its issuer
 		send("infra/keys", there, aliceToken+"x")   // no policy verifies it
-		send("infra/both", "", aliceToken+"x")      // of no known address
+		send("infra/both", "", aliceToken+"x")      // from an unknown address
 		send("infra/both", here, aliceToken+"x")    // at most 30 are verified
 		send("infra/both", "192.0.2.3", "sk-wrong") // a key
 	}
@@ -234,7 +234,7 @@ func TestToken_LimitsFailedTokensByAddress(t *testing.T) {
 	}
 }
 
-// A gate's decision about a token has, for each policy, the reason against it, and never the token.
+// DecideToken returns each policy's reason for its denial, without the token.
 func TestToken_DecisionNamesEachPolicysReason(t *testing.T) {
 	d, why, err := federated().DecideToken(t.Context(), authz.Request{Policies: []string{"infra/sso", "infra/hr",
 		"infra/keys"}, Known: true}, verified(), bobToken, noon)

@@ -44,11 +44,11 @@ var weak = sync.OnceValue(func() map[[8]byte]bool {
 
 const longestRepeated = 64
 
-// Weak reports whether a hash belongs to a key that is empty, well-known, or a repetition of a
-// short text.
+// Weak reports whether a hash is of a key that is empty, well-known, or a repetition of a short
+// text.
 func Weak(h Hash) bool { return weak()[[8]byte(h[:])] }
 
-// MinUnexpected is how many unexpected characters (Guessable) a key needs to be hard to guess.
+// MinUnexpected is how many unexpected characters (Guessable) make a key hard to guess.
 const MinUnexpected = 12
 
 // Guessable reports whether a key has fewer than MinUnexpected unexpected characters. A character

@@ -7,8 +7,7 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// Authorized adds an Authorization header to every call of a connection. Without TLS, the calls
-// fail.
+// Authorized adds an Authorization header to every call of a connection. Without TLS, calls fail.
 func Authorized(header string) grpc.DialOption {
 	return grpc.WithPerRPCCredentials(authorization(header))
 }

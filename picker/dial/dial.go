@@ -17,7 +17,7 @@ import (
 // Address is the address of one picker.
 type Address struct {
 	netip.AddrPort
-	Cleartext bool // the connection has no TLS
+	Cleartext bool
 }
 
 // TLS configures connections. The zero value accepts any certificate: many pickers have self-signed
@@ -31,11 +31,11 @@ type TLS struct {
 
 // Verify lists the requirements on a picker's TLS certificate.
 type Verify struct {
-	// Roots are the trusted CAs, in PEM; nil means the system's CAs. Roots that hold no certificate
+	// Roots are the trusted CAs, in PEM; nil means the system's CAs. Roots without a certificate
 	// make every connection fail.
 	Roots []byte
 	// SANs and URIs are subject alternative names. The certificate must have at least one of them.
-	// A SAN that begins with "*." matches any first label of the certificate's name.
+	// A SAN that begins with "*." matches any first label.
 	SANs, URIs []string
 }
 

@@ -51,8 +51,8 @@ func issued(t *testing.T, names []string, uris ...string) (chain, key []byte) {
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
 }
 
-// serve answers health checks over TLS. If clients is set, each client must have a certificate that
-// it verifies.
+// serve answers health checks over TLS. If clients is set, each client needs a certificate of
+// theirs.
 func serve(t *testing.T, chain, key, clients []byte) Address {
 	t.Helper()
 	pair, err := tls.X509KeyPair(chain, key)
@@ -94,7 +94,7 @@ func TestEndpointPicker_CertificateIsVerifiedAsThePolicyDemands(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		tls   TLS
-		words string // words in the error; "" if the call succeeds
+		words string // in the error; "" if the call succeeds
 	}{
 		{"not verified", TLS{}, ""},
 		{"its CA and name", verify(Verify{Roots: chain, SANs: []string{"epp.east.example"}}), ""},
@@ -132,7 +132,7 @@ func TestEndpointPicker_ClientCertificateIsPresented(t *testing.T) {
 	}
 }
 
-// A call with a credential sends nothing unless the server is verified by TLS.
+// A call sends its credential only to a server that TLS has verified.
 func TestSecretRef_CredentialIsSentToAVerifiedServerAlone(t *testing.T) {
 	chain, key := issued(t, []string{"epp.example"})
 	other, _ := issued(t, []string{"epp.example"})

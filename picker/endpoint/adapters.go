@@ -31,9 +31,8 @@ func (r *recentAdapters) add(adapter uint64, slots int) {
 	ring[(r.next.Add(1)-1)%uint32(len(ring))].Store(adapter)
 }
 
-// HasAdapter reports whether e's server probably still holds a LoRA adapter that an earlier pick
-// made it load. adapter is the hash of the adapter's name. slots is how many adapters the server
-// can hold.
+// HasAdapter reports whether the server probably still holds a LoRA adapter of an earlier pick.
+// adapter is the hash of the adapter's name. slots is how many adapters the server can hold.
 func (e *Endpoint) HasAdapter(adapter uint64, slots int) bool {
 	return e.load.adapters.has(adapter, slots)
 }

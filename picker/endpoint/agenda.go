@@ -9,8 +9,8 @@ const agendaPages = 32
 
 const maxPage = 1 << 12
 
-// agenda lists the IDs of a shard's leases by expiry: to visit all of 25,000 open leases instead
-// cost 1.5 us for each pick. A renewed or released lease stays listed until its first expiry.
+// agenda lists the IDs of a shard's leases by expiry. Visiting all of 25,000 open leases instead
+// costs 1.5 us for each pick. A renewed or released lease stays listed until its first expiry.
 type agenda struct {
 	tick  time.Duration
 	last  int64

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// budget limits the rate of scrapes. Without it, the first pick of a large idle pool would scrape
-// all servers at once. It permits a burst of scrapeBurst.
+// budget limits the rate of scrapes, with bursts of scrapeBurst. Otherwise the first pick of a
+// large idle pool would scrape all servers at once.
 type budget struct {
-	every time.Duration // time between two scrapes by any of the processes
+	every time.Duration // between two scrapes by all processes
 	share atomic.Int64  // number of processes that share the rate; 0 counts as 1
 
 	mu   sync.Mutex

@@ -6,15 +6,14 @@ import (
 	"time"
 )
 
-// Each process publishes its counts of each server to its peers. A count is absolute, so the next
+// Each process publishes its counts of each server to its peers. The counts are absolute: the next
 // count corrects a late, lost or repeated one.
 
 // Count is this process's Share at a server's address.
 type Count struct {
 	Addr netip.AddrPort
 	Share
-	// NewHeaders means that Headers changed since the last Count. Headers is nil if no pool has the
-	// address.
+	// NewHeaders means that Headers changed since the last Count. Headers may be nil.
 	NewHeaders bool
 	Headers    *HeaderLimits
 }
@@ -22,29 +21,29 @@ type Count struct {
 // Share is the load that one process causes at a server's address.
 type Share struct {
 	InFlight int64
-	// Unread counts the uncached prompt tokens of requests whose first token is not reported yet.
-	// Confirmed is the part of Unread for requests that still wait by a recent report.
+	// Unread counts the uncached prompt tokens of requests without a reported first token.
+	// Confirmed is the part whose requests still wait by a recent report.
 	Unread, Confirmed int64
-	// Sent is the estimated time that the server takes to read all prompts sent to it so far.
+	// Sent is the estimated total time that the server takes for all prompts sent to it so far.
 	Sent time.Duration
 	// Reading is the estimated time until the server has read the prompts of all processes.
 	Reading time.Duration
-	// Rate is the prefill rate: reported or, if no rate is reported, inferred; 0 if unknown.
+	// Rate is the prefill rate, reported or else inferred; 0 if unknown.
 	Rate float64
 }
 
-// Elsewhere is the sum of the Shares of all peers at a server's address.
+// Elsewhere is the sum of all peers' Shares at a server's address.
 type Elsewhere struct {
 	InFlight, Unread, Confirmed int64
-	Sent                        time.Duration // growth since the last call of SetElsewhere
-	Reading                     time.Duration // at least this long; for peers whose earlier Sent is unknown
+	Sent                        time.Duration // growth since the last SetElsewhere
+	Reading                     time.Duration // at least this long, for peers whose earlier Sent is unknown
 	Rate                        float64       // learned by a peer; 0 if unknown
 }
 
-// Counted returns a channel that receives a value when Counts has a change to return.
+// Counted returns a channel that receives a value when Counts has a change.
 func (r *Registry) Counted() <-chan struct{} { return r.counted }
 
-// Counts returns the counts that changed since the last call of Counts.
+// Counts returns the counts that changed since the last call.
 func (r *Registry) Counts(now time.Time) []Count {
 	r.publishing.Lock()
 	loads := r.unpublished
@@ -52,7 +51,7 @@ func (r *Registry) Counts(now time.Time) []Count {
 	r.publishing.Unlock()
 	out := make([]Count, len(loads))
 	for i, l := range loads {
-		l.dirty.Store(false) // cleared before reading, so that a later change is reported again
+		l.dirty.Store(false) // before reading, so that a later change is reported again
 		out[i] = Count{Addr: l.addr, Share: l.share(sinceStart(now)), NewHeaders: l.newHeaders.Swap(false)}
 		if out[i].NewHeaders && !l.gone.Load() {
 			out[i].Headers = l.headerLimits()
@@ -85,7 +84,7 @@ func (r *Registry) publish(l *Load) {
 	notify(r.counted)
 }
 
-// SetElsewhere sets the load of peers at an address. No pool here need have the address yet.
+// SetElsewhere sets the load of peers at an address, even if no pool has the address.
 func (r *Registry) SetElsewhere(addr netip.AddrPort, e Elsewhere, now time.Time) {
 	r.mu.Lock()
 	if r.peers[addr] = e; e.InFlight == 0 {
@@ -98,8 +97,8 @@ func (r *Registry) SetElsewhere(addr netip.AddrPort, e Elsewhere, now time.Time)
 	}
 }
 
-// SetHeadersElsewhere sets the header limits that peers learned for an address. If limits is nil,
-// an endpoint that already exists keeps its earlier limits.
+// SetHeadersElsewhere sets the header limits that peers learned for an address. After nil, an
+// existing endpoint keeps its earlier limits.
 func (r *Registry) SetHeadersElsewhere(addr netip.AddrPort, limits *HeaderLimits) {
 	if limits != nil && !limits.valid() {
 		return

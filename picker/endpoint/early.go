@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// Some servers send an early event: before they read the prompt. Their first byte is then not the
+// Some servers send an early event before they read the prompt. Their first byte is then not the
 // first token.
 
-// FirstEventIsEarly reports whether e's engine begins a stream of OpenAI's Responses API before it
+// FirstEventIsEarly reports whether the engine begins a stream of OpenAI's Responses API before it
 // has read the prompt, as vLLM does.
 func (e *Endpoint) FirstEventIsEarly() bool { return e.earlyEvents }
 
-// These constants decide whether a server sends early events. If a server reads the prompt first,
-// the time to the first byte grows in proportion to the prompt's length. Times count as constant
-// once they grow by less than constantBelow of this proportion, until they grow by more than
-// constantAbove of it. A decision needs earlyFrom samples. Constant times above earlyWithin seconds
-// do not count: the requests waited in a queue.
+// These constants decide whether a server sends early events. For a server that reads the prompt
+// first, the time to the first byte is proportional to the prompt's length. Times become constant
+// when they grow by less than constantBelow of this proportion, and variable again when they grow
+// by more than constantAbove of it. A decision needs earlyFrom samples. Constant times above
+// earlyWithin seconds do not count: the requests waited in a queue.
 const (
 	earlyFrom     = 16
 	constantBelow = 0.1
@@ -30,10 +30,10 @@ type firstByte struct {
 	after  time.Duration
 }
 
-// constant reports whether the times to the first byte do not depend on the prompts' length. It
-// compares the shorter half of the prompts with the longer half. In each half it uses only the
-// second fastest quarter: the fastest prompts may be cached, and slower ones may wait for other
-// requests. before is the last result.
+// constant reports whether the times to the first byte are independent of the prompts' length. It
+// compares the shorter half of the prompts with the longer half. Of each half it uses the second
+// fastest quarter: the fastest prompts may be cached, and slower ones may wait for other requests.
+// before is the last result.
 func constant(all []firstByte, before bool) bool {
 	if len(all) < earlyFrom {
 		return before
@@ -45,7 +45,7 @@ func constant(all []firstByte, before bool) bool {
 	few, soon := fast(short)
 	many, late := fast(long)
 	if many < 1.5*few {
-		return before // prompts of similar lengths show no proportion
+		return before // prompts of similar lengths show nothing
 	}
 	if !before && late > earlyWithin {
 		return false
@@ -80,7 +80,7 @@ func (lease *Lease) event(after time.Duration) {
 
 // The caller holds lease.mu.
 func (lease *Lease) measure(after time.Duration) {
-	// The backlog before the prompt is only an estimate, so it must not exceed the prompt's tokens.
+	// The backlog before the prompt is only an estimate. It must not exceed the prompt's tokens.
 	if tokens := int64(lease.work.Tokens); lease.work.Measure && lease.load == lease.picked && lease.ahead <= tokens {
 		lease.load.prefill.learn(lease.ahead+tokens, after)
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A first byte before the first token ends no backlog, and shows no rate or latency.
+// A first byte before the first token leaves the backlog, the rate and the latency unchanged.
 func TestFirstToken_EarlyEventIsNone(t *testing.T) {
 	_, e, _ := twoEndpoints(nil)
 	leases := NewLeases("me", time.Hour)
@@ -29,8 +29,8 @@ func TestFirstToken_EarlyEventIsNone(t *testing.T) {
 	}
 }
 
-// At first the server sends an event after a constant time. Later another server replaces it, whose
-// first byte is a token.
+// First a server sends an event after a constant time. Then another server replaces it, whose first
+// byte is a token.
 func TestFirstToken_ConstantTimeIsNoRateUntilItGrowsWithPrompts(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	_, e, _ := twoEndpoints(nil)

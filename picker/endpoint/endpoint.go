@@ -17,27 +17,27 @@ type Spec struct {
 	Addr     netip.AddrPort
 	Pod      string            // for display
 	Labels   map[string]string // immutable once passed to a Registry
-	Draining bool              // accepts no new requests
+	Draining bool
 }
 
-// Metrics describes where and how to read a model server's metrics page.
+// Metrics describes how to read a model server's metrics page.
 type Metrics struct {
-	// Engine is the engine of servers without an engine label; "" means VLLM. If Path, Port, Queue,
-	// Running or KVCache is set, it overrides the engine's default.
+	// Engine is the engine of servers without an engine label; "" means VLLM. Path, Port, Queue,
+	// Running and KVCache override the engine's defaults.
 	Engine  Engine
 	Path    string
-	Port    uint16 // port of the page; if 0, the engine's port; if that is 0 too, the endpoint's
-	Queue   string // series of waiting requests, as NAME or NAME{LABEL=VALUE}
-	Running string // series of running requests
+	Port    uint16 // port of the page; 0 means the engine's port or, without one, the endpoint's
+	Queue   string // series of waiting requests: NAME or NAME{LABEL=VALUE}
+	Running string
 	KVCache string // usage, 0 to 1
-	MaxPage int64  // largest page, in bytes; 0 means DefaultMaxPage
-	Off     bool   // do not read the page, because the pool's strategy does not use it
-	// Protocol is the protocol of requests to the server, and of the page, except that a page at
-	// another port is read over HTTP/1.1.
+	MaxPage int64  // in bytes; 0 means DefaultMaxPage
+	Off     bool   // no page is read, because the pool's strategy needs none
+	// Protocol is the protocol of requests to the server and of its page. A page at another port
+	// uses HTTP/1.1.
 	Protocol upstream.Protocol
 }
 
-// Endpoint is one model server in a Snapshot. Its fields never change.
+// Endpoint is a model server in a Snapshot. Its fields never change.
 type Endpoint struct {
 	Spec
 	Text        string // Addr as text, by which Envoy finds the host
@@ -46,7 +46,7 @@ type Endpoint struct {
 	earlyEvents bool
 }
 
-// maxProblem bounds the text of a problem, in bytes, because the text may come from a server.
+// maxProblem bounds the text of a problem, in bytes. The text may come from a server.
 const maxProblem = 256
 
 func bounded(text string) string {
@@ -66,8 +66,7 @@ func bounded(text string) string {
 // HasPage reports whether this process reads e's metrics page.
 func (e *Endpoint) HasPage() bool { return e.source != nil }
 
-// Problem returns why the last scrape failed, or which series it ignored or did not find; "" if the
-// scrape found everything.
+// Problem returns why the last scrape failed, or which series it ignored or did not find, or "".
 func (e *Endpoint) Problem() string {
 	if e.source == nil {
 		return ""
@@ -78,7 +77,7 @@ func (e *Endpoint) Problem() string {
 	return ""
 }
 
-// Staleness returns why e's load is not fresh (State.Fresh), if no scrape failed; otherwise "".
+// Staleness returns why e's load is not fresh (State.Fresh), or "" if a scrape failed.
 func (e *Endpoint) Staleness(at Moment) string {
 	switch src := e.source; {
 	case src == nil:
@@ -93,11 +92,10 @@ func (e *Endpoint) Staleness(at Moment) string {
 	}
 }
 
-// PageRead reports whether a scrape of e's metrics page has ever succeeded.
+// PageRead reports whether e's metrics page was ever read.
 func (e *Endpoint) PageRead() bool { return e.source != nil && e.source.sample.Load() != nil }
 
-// Shown returns when e last showed that it works, by a successful scrape or response; zero if
-// never.
+// Shown returns the time of e's last successful scrape or response, or zero.
 func (e *Endpoint) Shown() time.Time {
 	shown := e.load.Succeeded()
 	if src := e.source; src != nil && src.failures.Load() == 0 {
@@ -113,54 +111,53 @@ func (e *Endpoint) Shown() time.Time {
 // State is an endpoint's load at one moment.
 type State struct {
 	// Fresh is false before the first scrape, after several failed scrapes in a row, or if the last
-	// scrape is too old. Strategies use Queue, Running and KV only while Fresh is true.
+	// scrape is too old. Strategies use Queue, Running and KV only if Fresh is true.
 	Fresh bool `json:"fresh"`
 	// Idle means that scrapes stopped, because the endpoint's pools had no pick for IdleAfter.
 	Idle bool `json:"idle,omitempty"`
-	// Proven means that a request or probe succeeded after the last failed request, and after the
-	// endpoint's page last became stale.
+	// Proven means that a request or probe succeeded since the last failed request, and since the
+	// page became stale.
 	Proven bool `json:"proven,omitempty"`
-	// Failing means that requests often fail, so that the endpoint is suspect. Trial means that a
+	// Failing means that the endpoint is suspect because requests often fail. Trial means that a
 	// suspect endpoint may get one request as a test.
 	Failing bool `json:"failing,omitempty"`
 	Trial   bool `json:"-"`
-	// Silent is set if the endpoint is suspect because it sends no tokens; otherwise nil. Given
-	// counts the requests that this process sent to it since.
+	// Silent is set if the endpoint is suspect because it sends no tokens, else nil. Given counts
+	// this process's requests to it since then.
 	Silent *Silence `json:"silent,omitempty"`
 	Given  int64    `json:"-"`
 
-	Queue   float64 `json:"queue"` // waiting requests at the last scrape, as are Running and KV
+	Queue   float64 `json:"queue"` // waiting requests at the last scrape, like Running and KV
 	Running float64 `json:"running"`
 	KV      float64 `json:"kvCache"` // usage, 0 to 1
-	// Adapters is nil if the last scraped page has no LoRA series.
+	// Adapters is nil if the page has no LoRA series.
 	Adapters *Adapters `json:"adapters,omitempty"`
 	// OthersQueue and OthersRunning are the estimated parts of Queue and Running that other clients
-	// sent, past Penstock.
+	// sent directly.
 	OthersQueue   float64 `json:"othersQueue,omitempty"`
 	OthersRunning float64 `json:"othersRunning,omitempty"`
 	// InFlight counts requests in flight, including peers' requests.
 	InFlight int64 `json:"inFlight"`
 	// Unseen counts this process's requests in flight that were picked after the last scrape began.
 	Unseen int64 `json:"unseen"`
-	// UnseenElsewhere is how many more requests peers have in flight than when the last scrape
-	// began.
+	// UnseenElsewhere is the growth of peers' requests in flight since the last scrape began.
 	UnseenElsewhere int64 `json:"-"`
 
-	// Unread and Confirmed are the sums over all processes of the fields in Share.
+	// Unread and Confirmed are sums over all processes, as in Share.
 	Unread    int64 `json:"unread,omitempty"`
 	Confirmed int64 `json:"-"`
-	// Reading is the estimated time, in seconds, until the server has read all prompts sent to it.
-	// While requests overlap, the errors of the estimates add up; Backlog bounds them.
+	// Reading is the estimated time until the server has read all prompts, in seconds. While
+	// requests overlap, the errors of the estimates add up; Backlog bounds them.
 	Reading float64 `json:"-"`
-	// Rate is the prefill rate in tokens a second; 0 if unknown. RateFrom is the source of Rate.
-	// Inferred is the rate that first tokens show; 0 if unknown.
+	// Rate is the prefill rate in tokens a second, from the source RateFrom. Inferred is the rate
+	// that first tokens show. 0 means unknown.
 	Rate     float64    `json:"rate,omitempty"`
 	RateFrom RateSource `json:"rateFrom,omitempty"`
 	Inferred float64    `json:"inferredRate,omitempty"`
 	// Early means that the server sends first bytes before it reads prompts.
 	Early bool `json:"early,omitempty"`
-	// Hint is a prefill rate from fewer samples than Rate requires; 0 if there is no sample.
-	// HintWeight is the number of samples, divided by the number that Rate requires.
+	// Hint is a prefill rate from too few samples for Rate; 0 without a sample. HintWeight is the
+	// number of samples, divided by the number that Rate requires.
 	Hint       float64 `json:"-"`
 	HintWeight float64 `json:"-"`
 	// Latency predicts the server's latency; nil before the first sample.
@@ -171,9 +168,9 @@ type State struct {
 	Evicts float64 `json:"-"`
 }
 
-// Backlog returns the estimated time, in seconds, until the server has read all prompts sent to it.
-// rate is in tokens a second. The result is Reading, but at most the time for all unread prompts,
-// and at least half the time for the confirmed ones.
+// Backlog returns the estimated time until the server has read all prompts, in seconds, for a rate
+// in tokens a second. It is Reading, but at most the time for all unread prompts, and at least half
+// the time for the confirmed ones.
 func (s *State) Backlog(rate float64) float64 {
 	if s.Unread <= 0 || rate <= 0 {
 		return 0
@@ -239,17 +236,16 @@ func (e *Endpoint) ReadState(s *State, at Moment) {
 // Snapshot is one pool's endpoints at one time, sorted by address.
 type Snapshot struct {
 	Endpoints []Endpoint
-	// FirstUse is called by the first MarkUsed. It may be nil. It is set before any pick uses the
+	// FirstUse is called by the first MarkUsed; may be nil. It is set before any pick uses the
 	// Snapshot.
 	FirstUse func()
 
 	registry *Registry
 	slots    *Slots
-	used     atomic.Int64 // when MarkUsed last notified the scrapers, in nanoseconds since processStart; 0 if never
+	used     atomic.Int64 // last effective MarkUsed, in nanoseconds since processStart; 0 if never
 }
 
-// Used returns the time of the pool's last pick, at most markEvery too early; zero before the first
-// pick.
+// Used returns the time of the pool's last pick, at most markEvery too early, or zero.
 func (s *Snapshot) Used() time.Time {
 	if at := s.used.Load(); at != 0 {
 		return processStart.Add(time.Duration(at))
@@ -257,7 +253,7 @@ func (s *Snapshot) Used() time.Time {
 	return time.Time{}
 }
 
-// Find returns the Load of an address; nil if the snapshot does not have the address.
+// Find returns the Load of an address, or nil.
 func (s *Snapshot) Find(addr netip.AddrPort) *Load {
 	i, ok := slices.BinarySearchFunc(s.Endpoints, addr,
 		func(e Endpoint, a netip.AddrPort) int { return e.Addr.Compare(a) })

@@ -163,7 +163,7 @@ func TestScrape_ProblemIsOneShortLine(t *testing.T) {
 	}
 }
 
-// pages serves a page of a size. If stall is set, it stalls after the header.
+// pages serves a page of a size. If stall is set, the page stalls after the header.
 func pages(t *testing.T, size int, stall <-chan struct{}) netip.AddrPort {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -360,7 +360,7 @@ func TestScrape_IdlePagesAreReadOverASecond(t *testing.T) {
 func TestScrape_ManyPagesStayFresh(t *testing.T) {
 	r := NewRegistry(Config{Jitter: func() float64 { return 0 }})
 	before := r.freshFor.Load()
-	r.countScrapers(10_000) // at this number, each page is read only every 10 s
+	r.countScrapers(10_000) // so many that each page is read only every 10 s
 	if got := time.Duration(r.freshFor.Load()); got < 30*time.Second {
 		t.Errorf("a sample is fresh for %v, want at least %v", got, 30*time.Second)
 	}
@@ -425,7 +425,7 @@ func TestScrape_RefreshEndsAtTimeout(t *testing.T) {
 	s := r.Snapshot(Metrics{}, nil, []Spec{{Addr: netip.MustParseAddrPort("10.0.0.1:80")}})
 	s.Refresh(time.Millisecond)
 	r.Release(s)
-	s.Refresh(time.Hour) // Refresh does not wait for removed servers
+	s.Refresh(time.Hour) // does not wait for removed servers
 }
 
 func (r *Registry) scrapers() (n int) {
@@ -493,7 +493,7 @@ func TestScrape_SlowServerStaysFreshAndStalledOnePauses(t *testing.T) {
 		name     string
 		failures int64
 		took     time.Duration
-		fresh    bool // expected at the end of the next scrape, if that takes equally long
+		fresh    bool // expected at the end of an equally long next scrape
 	}{
 		{"quick", 0, time.Millisecond, true},
 		{"slow", 0, r.config.Timeout, true},

@@ -8,10 +8,10 @@ import (
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 )
 
-// Engine is a model server's program, which determines the names of its metrics.
+// Engine is a model server's program. It determines the names of the metrics.
 type Engine string
 
-// These engines have a dialect. Any other value counts as VLLM.
+// Any other Engine counts as VLLM.
 const (
 	VLLM        Engine = "vllm"
 	SGLang      Engine = "sglang"
@@ -22,11 +22,11 @@ const (
 
 type dialect struct {
 	path                   string
-	port                   uint16 // port of the metrics page; 0 means the endpoint's port
+	port                   uint16 // of the metrics page; 0 means the endpoint's port
 	queue, running         series
 	kv, kvOld              series
-	lora                   series // each line lists a set of LoRA adapters in its labels
-	shape                  series // its labels contain the KV cache's shape
+	lora                   series // the labels of each line list a set of LoRA adapters
+	shape                  series // the labels contain the KV cache's shape
 	sizeLabel, blocksLabel string
 	size, blocks           series
 	tokens                 series // the KV cache's size in tokens

@@ -4,6 +4,6 @@ package endpoint
 
 import "net/http"
 
-// With the build tag faults, fault panics if a response header of a metrics page requests it.
-// Without the tag, it does nothing.
+// fault does nothing. With the build tag faults, it panics if a response header of a metrics page
+// requests this.
 func fault(http.Header) {}

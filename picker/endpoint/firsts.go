@@ -2,9 +2,8 @@ package endpoint
 
 import "time"
 
-// While a server's prefill rate is unknown, the times to the first token of past requests predict
-// the time of the next one. Only requests with similar or longer prompts count: on a CPU, a long
-// prompt takes minutes.
+// While a server's prefill rate is unknown, past times to the first token predict the next one.
+// Only requests with similar or longer prompts count: on a CPU, a long prompt takes minutes.
 const (
 	keptFirsts, enoughFirsts = 32, 5
 	// A prompt is similar to prompts of at least 1/longer of its length. All prompts of up to
@@ -26,8 +25,8 @@ func (m *motion) first(tokens int, after time.Duration) {
 }
 
 // slowest returns the number n of past requests with prompts similar to or longer than prompt (in
-// tokens), and most, the longest of their times to the first token. Each time is scaled up from the
-// request's tokens to all, the tokens that the server must read.
+// tokens), and their longest time to the first token. Each time is scaled up from the request's
+// tokens to all, the tokens that the server must read.
 func (m *motion) slowest(prompt, all int64) (n int, most time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A server with an unknown rate is compared with the pool's other servers. It is silent soon after
-// they would have answered such a prompt, but not while it may only be slow.
+// A server without a known rate is compared with the pool's other servers. It becomes silent soon
+// after they would have answered such a prompt, but not while it may only be slow.
 func TestSilent_ServerWithoutARateIsComparedWithOthers(t *testing.T) {
 	const ms = time.Millisecond
 	unknown := func(tokens int) Work {
@@ -24,7 +24,7 @@ func TestSilent_ServerWithoutARateIsComparedWithOthers(t *testing.T) {
 		others, own []firsts
 		work        []Work
 		tokens      float64 // further tokens on the page each second
-		want        float64 // seconds until silent; 0: not within a minute
+		want        float64 // seconds until silent; 0 means not within a minute
 	}{
 		"others that are quick": {others: []firsts{{5, 8000, 100 * ms}}, work: []Work{unknown(8000)}, want: 2},
 		"without a page": {

@@ -10,8 +10,8 @@ import (
 )
 
 // The headers limit is how long a stream waits for response headers before the gateway tries
-// another server. minHeadersLimit allows for a pause of a busy server. MaxHeadersLimit is the limit
-// for prompt lengths with fewer than headersEnough samples.
+// another server. minHeadersLimit allows for a pause of a busy server. MaxHeadersLimit applies to
+// prompt lengths with fewer than headersEnough samples.
 const (
 	minHeadersLimit = time.Second
 	MaxHeadersLimit = 20 * time.Second
@@ -38,7 +38,7 @@ const (
 type HeaderLimits struct {
 	// First means that the server sends headers before it reads the prompt.
 	First bool
-	// Of is the limit for each class of prompt length; 0 if too few responses were seen.
+	// Of is the limit for each class of prompt length; 0 after too few responses.
 	Of [lengths]time.Duration
 }
 
@@ -55,7 +55,7 @@ type headers struct {
 	limits atomic.Pointer[HeaderLimits]
 
 	mu          sync.Mutex
-	seen, first float64 // number of responses, and number whose headers precede the body by headersGap; both decay
+	seen, first float64 // decaying numbers of responses, and of responses whose headers precede the body by headersGap
 	kept        [lengths]lastHeaders
 	longer      [lengths]headersTook // element i is for prompts of class i or longer
 }
@@ -138,7 +138,7 @@ func (t *headersTook) limit() time.Duration {
 }
 
 // HeadersLimit returns how long a stream with a prompt of this many tokens waits for the server's
-// headers before the gateway tries another server. It returns 0, no limit, unless the server is
+// headers before the gateway tries another server. 0 means no limit, because the server is not
 // known to send headers before it reads the prompt.
 func (l *Load) HeadersLimit(tokens int) time.Duration {
 	own, elsewhere := l.headerLimits(), l.headersElsewhere.Load()
@@ -162,8 +162,8 @@ func (l *Load) headerLimits() *HeaderLimits {
 	return nil
 }
 
-// Answered records the times from when the server got the request to the response's headers and to
-// the first byte of the body. The caller calls it before Begun. Only the first call for a request
+// Answered records the times from the server's receipt of the request to the headers and to the
+// first byte of the body. The caller calls it before Begun. Only the first call for a request
 // counts, and only if the picked server streams the response.
 func (lease *Lease) Answered(headersAfter, first time.Duration) {
 	lease.mu.Lock()
@@ -173,7 +173,7 @@ func (lease *Lease) Answered(headersAfter, first time.Duration) {
 	}
 	gap := max(first-headersAfter, 0)
 	if lease.work.Early {
-		gap = -1 // the first byte belongs to an early event, which comes with the headers
+		gap = -1 // an early event, sent with the headers, has the first byte
 	}
 	at := lease.load
 	learned := at.headers.Load()

@@ -28,8 +28,8 @@ func TestHeadersLimit_IsByWhatHeadersOfSuchPromptsTake(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		seen  []responses
-		short time.Duration // limit for a prompt of 100 tokens
-		long  time.Duration // limit for a prompt of 30,000 tokens
+		short time.Duration // for a prompt of 100 tokens
+		long  time.Duration // for a prompt of 30,000 tokens
 	}{
 		"a new server":              {nil, 0, 0},
 		"too few responses to know": {[]responses{{19, 100, false, ms, 90 * ms}}, 0, 0},
@@ -81,8 +81,7 @@ func TestHeadersLimit_IsByWhatHeadersOfSuchPromptsTake(t *testing.T) {
 	}
 }
 
-// If another server responds because the picked server sent nothing, the times count for neither
-// server.
+// The times count for neither server if another server responds instead of the picked one.
 func TestHeadersLimit_OtherServersAndAnswersTeachNothing(t *testing.T) {
 	_, first, second := twoEndpoints(nil)
 	leases := NewLeases("me", time.Hour)
@@ -102,8 +101,8 @@ func TestHeadersLimit_OtherServersAndAnswersTeachNothing(t *testing.T) {
 	}
 }
 
-// Peers' limits for a server apply until this process has its own limits, also if the server is
-// added later.
+// Peers' limits for a server apply until this process has its own, even if the server is added
+// later.
 func TestHeadersLimit_PeersShareIt(t *testing.T) {
 	const ms = time.Millisecond
 	learned := func(n int, headers, first time.Duration) *HeaderLimits {
@@ -122,7 +121,7 @@ func TestHeadersLimit_PeersShareIt(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		peers      *HeaderLimits
-		own        int // number of own responses, whose headers took 500 ms
+		own        int // own responses, whose headers took 500 ms
 		want, long time.Duration
 	}{
 		"nothing is known":           {nil, 0, 0, 0},

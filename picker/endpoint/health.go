@@ -6,12 +6,12 @@ import (
 )
 
 const (
-	// A failed request raises a server's score by failed. A successful request lowers the score by
-	// 1. A server is suspect while its score is at least failing: after three failures in a row, or
-	// if more than one request in three fails.
+	// A failed request raises a server's score by failed, and a successful one lowers it by 1. A
+	// server is suspect while its score is at least failing: after three failures in a row, or if
+	// more than one request in three fails.
 	failed, failing = 2, 6
-	// firstTrial after its last failure, a suspect server gets one request as a trial. Each failed
-	// trial doubles the pause before the next trial, up to lastTrial.
+	// A suspect server gets one request as a trial firstTrial after its last failure. Each failed
+	// trial doubles the pause before the next one, up to lastTrial.
 	firstTrial, lastTrial = time.Second, 30 * time.Second
 )
 
@@ -33,7 +33,7 @@ type health struct {
 // Failure is a request that a server did not serve.
 type Failure struct {
 	At  time.Time `json:"at"`
-	Why string    `json:"why"` // the cause, in a few words
+	Why string    `json:"why"`
 }
 
 func (h *health) succeed(now int64) {
@@ -80,7 +80,7 @@ func (l *Load) Failing(at Moment) bool {
 	return failing
 }
 
-// LastFailure returns the server's last failure; zero if no request failed.
+// LastFailure returns the server's last failure, or zero.
 func (l *Load) LastFailure() Failure {
 	if last := l.health.last.Load(); last != nil {
 		return *last
@@ -88,7 +88,7 @@ func (l *Load) LastFailure() Failure {
 	return Failure{}
 }
 
-// Succeeded returns the time of the server's last successful response; zero before the first.
+// Succeeded returns the time of the server's last successful response, or zero.
 func (l *Load) Succeeded() time.Time {
 	if at := l.health.good.Load(); at != 0 {
 		return processStart.Add(time.Duration(at))
@@ -96,7 +96,7 @@ func (l *Load) Succeeded() time.Time {
 	return time.Time{}
 }
 
-// Revived records that a probe of a dead server succeeded.
+// Revived records a successful probe of a dead server.
 func (l *Load) Revived() { l.health.works() }
 
 // Died makes a server suspect until a request or probe succeeds, because its /health fails.

@@ -15,33 +15,32 @@ const (
 )
 
 const (
-	// Each new sample multiplies the weight of all earlier samples by decay, so that about the last
-	// 50 samples count.
+	// Each sample multiplies the weight of earlier samples by decay, so about the last 50 count.
 	decay = 0.98
-	// maxCounted bounds the tokens in a sample, and maxRequests the requests. Clients and servers
-	// send these numbers, which may be absurd.
+	// maxCounted and maxRequests bound the tokens and requests in a sample, because clients and
+	// servers may send absurd numbers.
 	maxCounted  = 1 << 20
 	maxRequests = 1 << 14
-	// maxLatency bounds the time in a sample, in seconds: a request that hangs must not outweigh
-	// all others.
+	// maxLatency bounds the time in a sample, in seconds, so that one request that hangs does not
+	// outweigh all others.
 	maxLatency = 120
 )
 
 // priorFirst and priorRest are the coefficients before the first sample, in seconds for one unit of
-// each term: a step takes 20 ms. scales has the usual size of each term.
+// each term: a step takes 20 ms. scales has each term's usual size.
 var (
 	priorFirst = [restTerms]float64{0.02, 1, 0.05, 0.0005}
 	priorRest  = [restTerms]float64{4: 0.02, 5: 0.0005}
 	scales     = [restTerms]float64{1, 0.5, 4, 16, 100, 1600}
 	// confidence is the weight of each prior coefficient, in samples. It is low for the token
-	// terms, so that time that several terms may explain goes to the tokens.
+	// terms, which should get time that several terms may explain.
 	confidence = [restTerms]float64{4, 4, 4, 4, 0.02, 0.02}
 )
 
-// Features are the numbers, known at a pick, from which a server's latency is predicted.
+// Features predict a server's latency. They are known at a pick.
 type Features struct {
-	Prefill  float64 // seconds to read the prompts before this one, and this one
-	Queue    float64 // waiting requests
+	Prefill  float64 // seconds to read the earlier prompts and this one
+	Queue    float64
 	InFlight float64
 }
 
@@ -49,7 +48,7 @@ func (f *Features) terms() [terms]float64 {
 	return [terms]float64{1, min(f.Prefill, maxLatency), min(f.Queue, maxRequests), min(f.InFlight, maxRequests)}
 }
 
-// Latency predicts a server's latency. It is immutable. A nil Latency predicts with the priors.
+// Latency is an immutable predictor of a server's latency. A nil Latency predicts with the priors.
 type Latency struct{ ttft, tpot [terms]float64 }
 
 var unlearned = predictor(&priorFirst, &priorRest, false)
@@ -81,16 +80,15 @@ func dot(a, b *[terms]float64) (sum float64) {
 }
 
 // latency learns a server's latency by two linear regressions: first fits the time to the first
-// byte, and rest the time after the first byte. Older samples count less. If a server sends early
-// events, the predicted time to the first token also includes the terms of rest that do not depend
-// on the number of tokens.
+// byte, and rest the time after it. Older samples count less. If a server sends early events, the
+// predicted time to the first token also includes the terms of rest without the number of tokens.
 type latency struct {
 	current atomic.Pointer[Latency]
 	lesson  atomic.Int64
 
 	mu          sync.Mutex
 	first, rest regression
-	early       float64 // decaying share of responses whose first byte came before the server can have read the prompt
+	early       float64 // decaying share of responses with a first byte before the server can have read the prompt
 }
 
 func (l *Load) learner() *latency {
@@ -145,7 +143,7 @@ func (l *latency) sentRest(f *Features, took time.Duration, tokens int64, again 
 // The caller holds mu.
 func (l *latency) learn(r *regression, row [restTerms]float64, took time.Duration) {
 	y, weight := min(took.Seconds(), maxLatency), 1.0
-	if r == &l.rest { // a longer response counts less, because its error is larger
+	if r == &l.rest { // a longer response has a larger error, so it counts less
 		weight = 1 / ((0.1 + y) * (0.1 + y))
 	}
 	r.add(row, y, weight)
@@ -170,8 +168,7 @@ func (r *regression) add(x [restTerms]float64, y, weight float64) {
 	}
 }
 
-// solve returns the coefficients of the terms. It makes none negative: more work does not take less
-// time.
+// solve returns the coefficients of the terms, none of them negative: more work takes no less time.
 func (r *regression) solve() (w [restTerms]float64) {
 	a, b := r.a, r.b
 	mean := 1.0

@@ -23,7 +23,7 @@ func predicted(e *Endpoint, f Features, now time.Time) (ttft, tpot float64) {
 
 func near(got, want, tolerance float64) bool { return math.Abs(got-want) <= tolerance*want }
 
-// After some requests, the picker knows a server that reads at half the assumed speed and whose
+// After some requests, the prediction fits a server that reads at half the assumed speed and whose
 // queue costs time.
 func TestSLO_LatencyIsLearnedFromReports(t *testing.T) {
 	e, leases := measured(t)
@@ -72,7 +72,7 @@ func TestSLO_UnknownServerIsPredictedByItsBacklog(t *testing.T) {
 	}
 }
 
-// vLLM sends an event of /v1/responses before it reads the prompt, so the time after that event
+// vLLM sends an event of /v1/responses before it reads the prompt. The time after this event then
 // includes the time to the first token.
 func TestSLO_EarlyEventsAreNoFirstToken(t *testing.T) {
 	e, leases := measured(t)

@@ -16,15 +16,14 @@ import (
 const leaseShards = 64
 
 const (
-	// maxID bounds the ID of an adopted lease, in bytes. The ID comes from another process.
+	// maxID bounds the ID of an adopted lease from another process, in bytes.
 	maxID = 64
 	// A lease can expire although its request continues, for example if its Envoy had no CPU for
-	// seconds. A report of the request within resumable after the expiry resumes the lease.
-	// maxExpired bounds the expired leases that can be resumed.
+	// seconds. A report within resumable after the expiry resumes the lease. maxExpired bounds the
+	// resumable leases.
 	resumable  = time.Minute
 	maxExpired = 1 << 16
-	// MaxOpen bounds a Gateway's open leases, because a client with the Gateway's key could open
-	// any number.
+	// MaxOpen bounds a Gateway's open leases: a client with its key could open any number.
 	MaxOpen = 1 << 16
 )
 
@@ -40,27 +39,26 @@ type Leases struct {
 	mu      sync.Mutex
 	adopted map[string]*Lease
 	expired map[uint64]expired
-	forget  []forget // expired leases, the oldest first; some may have been resumed
+	forget  []forget // expired leases, oldest first; some may have been resumed
 	ledgers sync.Map
 }
 
-// Holder names the Gateway and the pool for which a lease was opened. Other Gateways cannot change
-// the lease.
+// Holder names the Gateway and the pool of a lease. Other Gateways cannot change the lease.
 type Holder struct {
 	Gateway string // "" if picker calls need no key
-	Pool    string // the pool's ID as text
+	Pool    string
 }
 
 type ledger struct{ open atomic.Int64 }
 
 type expired struct {
 	holder Holder
-	at     time.Duration // time since processStart
+	at     time.Duration // since processStart
 }
 
 type forget struct {
 	id uint64
-	at time.Duration // time since processStart
+	at time.Duration // since processStart
 }
 
 type shard struct {
@@ -69,35 +67,35 @@ type shard struct {
 	due  agenda
 }
 
-// Lease is one request in flight at an endpoint. Open, Find, Resume and Adopt return a lease that
-// the caller may use until it calls Done. After Release and the last Done, the memory is reused.
+// Lease is a request in flight at an endpoint. Open, Find, Resume and Adopt return a lease that the
+// caller may use until Done. After Release and the last Done, the memory is reused.
 type Lease struct {
 	// uses counts references: one for the table until Release, and one for each user until Done.
 	uses    atomic.Int32
 	id      uint64
-	adopted string // the lease's ID, if another process opened the lease; otherwise ""
+	adopted string // the lease's ID if another process opened it, else ""
 	holder  Holder
 	ledger  *ledger
 	leases  *Leases
 	picked  *Load
 	work    Work
-	reached int64        // when the request was sent or its first byte arrived, in nanoseconds since processStart
-	renewed atomic.Int64 // last renewal, in nanoseconds since processStart; untilEnd if the lease never expires
+	reached int64        // when the request was sent or its first byte arrived, in ns since processStart
+	renewed atomic.Int64 // in ns since processStart; untilEnd if the lease never expires
 
 	mu     sync.Mutex
 	load   *Load // nil after Release
 	prompt promptState
 	begun  bool          // the first token, or an early event, was seen
-	first  time.Duration // time to an early event, until it is used; otherwise 0
+	first  time.Duration // time to an early event, until it is used; else 0
 	ahead  int64
 	trial  bool
 	tag    Tag
-	parts  []*Lease // leases of this request at other servers; they end with the first token
+	parts  []*Lease // leases of this request at other servers, until the first token
 	onEnd  func()
 	front  *Load // address that forwards requests to the picked endpoint; may be nil
 	sent   int64
-	shown  int64 // time of the last report, since processStart
-	bytes  int64 // size of the response at the last report
+	shown  int64 // last report, since processStart
+	bytes  int64 // of the response at the last report
 	plain  bool
 
 	headersLimit time.Duration
@@ -106,8 +104,8 @@ type Lease struct {
 
 const untilEnd = math.MinInt64
 
-// NewLeases returns an empty Leases. owner names this process in lease IDs; it has no dot. A lease
-// expires when timeout has passed since its last renewal.
+// NewLeases returns an empty Leases. owner names this process in lease IDs, without a dot. A lease
+// expires timeout after its last renewal.
 func NewLeases(owner string, timeout time.Duration) *Leases {
 	l := &Leases{owner: owner, timeout: timeout, first: make(chan struct{}, 1), adopted: map[string]*Lease{},
 		expired: map[uint64]expired{}}
@@ -128,11 +126,11 @@ func (l *Leases) ledger(gateway string) *ledger {
 	return found.(*ledger)
 }
 
-// Bounded reports whether a Gateway has MaxOpen leases and so must not open another.
+// Bounded reports whether a Gateway has MaxOpen leases, and so may open no more.
 func (l *Leases) Bounded(gateway string) bool { return l.ledger(gateway).open.Load() >= MaxOpen }
 
 // Open opens a lease for a request with work w at e. It returns nil if limit requests are in flight
-// at e (0 means no limit), or if w is a trial and another trial is in flight at e.
+// at e (0 means no limit), or if w is a trial and e already has one.
 func (l *Leases) Open(e *Endpoint, h Holder, w Work, limit int64, now time.Time) *Lease {
 	if w.Trial && !e.load.health.trial.CompareAndSwap(false, true) {
 		return nil
@@ -183,9 +181,8 @@ func (l *Leases) OpenAt(at *Load, h Holder, onEnd func(), now time.Time) *Lease 
 	return l.insert(&Lease{id: l.next.Add(1), leases: l, holder: h, onEnd: onEnd}, at, now)
 }
 
-// Resume reopens an expired lease that this process issued to gateway. It returns nil if it cannot.
-// The function at returns the counters of the address that serves the request, for the lease's
-// pool; nil if unknown.
+// Resume reopens an expired lease that this process issued to gateway, or returns nil. at returns
+// the Load of the serving address for the lease's pool; nil if unknown.
 func (l *Leases) Resume(id, gateway string, at func(pool string) *Load, now time.Time) *Lease {
 	number, ok := l.number(id)
 	if !ok {
@@ -212,9 +209,8 @@ func (l *Leases) Resume(id, gateway string, at func(pool string) *Load, now time
 	return l.insert(&Lease{id: number, leases: l, holder: old.holder}, load, now)
 }
 
-// Adopt opens a lease for a request that a process, which has ended, had picked. If a lease with
-// the ID exists, Adopt returns it. It returns nil if the ID is invalid or the Gateway has MaxOpen
-// leases.
+// Adopt opens a lease for a request of a process that has ended, or returns the existing lease with
+// the ID. It returns nil if the ID is invalid or the Gateway has MaxOpen leases.
 func (l *Leases) Adopt(id string, h Holder, at *Load, now time.Time) *Lease {
 	if Owner(id) == "" || len(id) > maxID || l.Bounded(h.Gateway) {
 		return nil
@@ -269,7 +265,7 @@ func (lease *Lease) ID() string {
 	return lease.leases.owner + "." + strconv.FormatUint(lease.id, 36)
 }
 
-// Owner returns the process that a lease ID names; "" if the text is not a lease ID.
+// Owner returns the process that a lease ID names; "" for an invalid ID.
 func Owner(id string) string {
 	owner, number, _ := strings.Cut(id, ".")
 	if number == "" {
@@ -321,24 +317,24 @@ func (lease *Lease) Renew(now time.Time) {
 	}
 }
 
-// KeepUntilEnd makes the lease never expire: only Release ends it.
+// KeepUntilEnd disables the lease's timeout: only Release ends the lease.
 func (lease *Lease) KeepUntilEnd() { lease.renewed.Store(untilEnd) }
 
-// Holder returns the Gateway and the pool that the lease was opened for.
+// Holder returns the Gateway and the pool of the lease.
 func (lease *Lease) Holder() Holder { return lease.holder }
 
-// Tag is data about the request that the opener of a lease stores with it.
+// Tag is data about a lease's request.
 type Tag struct {
-	Number         uint64 // number that the opener gave the request; 0 for none
+	Number         uint64 // the request's number; 0 for none
 	Model          string // the model that the request names; "" if unknown
-	Asks           string // the model sent to the server, if a 404 may mean that the server lacks it; otherwise ""
+	Asks           string // the model sent to the server if a 404 may mean that the server lacks it, else ""
 	Early          bool   // the response's first byte is not its first token
-	Tokens, Cached int    // tokens of the prompt, and how many of them the server has cached
-	// Line is the request's line in the recording; may be nil.
+	Tokens, Cached int    // tokens of the prompt, and its cached tokens
+	// Line is the request's line in the recording, or nil.
 	Line *recording.Line
-	// Charge is the request's charge at a cluster of an import; may be nil.
+	// Charge is the request's charge at a cluster of an import, or nil.
 	Charge Charge
-	// Unread is the request's prompt until TakeUnread removes it; may be nil.
+	// Unread is the request's prompt until TakeUnread, or nil.
 	Unread *Unread
 }
 
@@ -368,8 +364,8 @@ func (lease *Lease) TakeUnread() *Unread {
 	return unread
 }
 
-// Picked returns the Load of the endpoint that this process picked; nil if the lease was adopted or
-// resumed.
+// Picked returns the Load of the endpoint that this process picked; nil for an adopted or resumed
+// lease.
 func (lease *Lease) Picked() *Load { return lease.picked }
 
 // Release ends the lease and removes the request from the server's load. It returns false if the
@@ -411,8 +407,7 @@ func (lease *Lease) Release() bool {
 	return true
 }
 
-// MoveTo moves the lease to another endpoint, which now serves the request, for example after a
-// retry.
+// MoveTo moves the lease to the endpoint that now serves the request, for example after a retry.
 func (lease *Lease) MoveTo(to *Load, now time.Time) {
 	lease.mu.Lock()
 	from := lease.load
@@ -436,12 +431,12 @@ func (lease *Lease) MoveTo(to *Load, now time.Time) {
 	from.end()
 }
 
-// Len returns the number of open leases.
+// Len counts the open leases.
 func (l *Leases) Len() int { return int(l.open.Load()) }
 
 func (l *Leases) tick() time.Duration { return max(l.timeout/(agendaPages/2), time.Millisecond) }
 
-// Run releases leases whose timeout has passed, until ctx ends.
+// Run releases leases after their timeout, until ctx ends.
 func (l *Leases) Run(ctx context.Context) error {
 	tick := time.NewTicker(l.tick())
 	defer tick.Stop()
@@ -493,7 +488,7 @@ func (l *Leases) expire(now time.Duration) {
 		add(lease)
 	}
 	for len(l.forget) > 0 && now-l.forget[0].at >= resumable {
-		if f := l.forget[0]; l.expired[f.id].at == f.at { // if not equal, the lease was resumed and has expired again
+		if f := l.forget[0]; l.expired[f.id].at == f.at { // otherwise the lease was resumed and has expired again
 			delete(l.expired, f.id)
 		}
 		l.forget = l.forget[1:]

@@ -17,8 +17,8 @@ var (
 	addrB = netip.MustParseAddrPort("10.0.0.2:80")
 )
 
-// twoEndpoints returns two endpoints of a pool. If slots is set, the pool limits its requests in
-// flight.
+// twoEndpoints returns two endpoints of a pool, which limits its requests in flight if slots is
+// set.
 func twoEndpoints(slots *Slots) (r *Registry, first, second *Endpoint) {
 	r = NewRegistry(Config{Jitter: func() float64 { return 0 }})
 	s := r.Snapshot(Metrics{Off: true}, slots, []Spec{{Addr: addrB}, {Addr: addrA}})
@@ -73,7 +73,7 @@ func TestLease_LivesAsLongAsItIsRenewed(t *testing.T) {
 	})
 }
 
-// Renewing an expired lease must count the request again. Renewing a released lease must not.
+// A report of an expired lease counts the request again; a report of a released lease does not.
 func TestLease_OnlyExpiredOneIsResumed(t *testing.T) {
 	_, first, second := twoEndpoints(nil)
 	leases := NewLeases("me", time.Second)
@@ -136,7 +136,7 @@ func TestLease_OfPickerThatIsGoneIsAdopted(t *testing.T) {
 	}
 }
 
-// A client with a Gateway's key may request any number of picks.
+// One Gateway's open leases are limited, and other Gateways are not affected.
 func TestLease_BoundedPerGateway(t *testing.T) {
 	_, first, _ := twoEndpoints(nil)
 	leases := NewLeases("me", time.Second)
@@ -205,7 +205,7 @@ func TestLimit_PickWaitsForLateReport(t *testing.T) {
 		for _, end := range []func(){
 			// this process's request ends
 			func() { leases.Find("me.1").Release() },
-			// a request ends here, but a peer has taken its slot
+			// a request ends here, but a peer's request takes its place
 			func() { r.SetElsewhere(addrA, Elsewhere{InFlight: 1}, time.Now()); leases.Find("me.2").Release() },
 			// the peer's request ends
 			func() { r.SetElsewhere(addrA, Elsewhere{InFlight: 0}, time.Now()) },
@@ -218,7 +218,7 @@ func TestLimit_PickWaitsForLateReport(t *testing.T) {
 			}
 		}
 		var waiting sync.WaitGroup
-		for range 3 { // each freed slot goes to one of the waiting picks
+		for range 3 { // each freed place goes to one waiting pick
 			waiting.Go(func() {
 				if !slots.Wait(t.Context(), time.Second, try) {
 					t.Error("a pick was not notified")

@@ -9,18 +9,18 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// Load counts and measures the requests to one address. The Snapshots of all pools share it.
+// Load counts and measures the requests to one address, for all pools.
 type Load struct {
 	// Every pick reads these fields, in two cache lines.
 	inFlight         atomic.Int64
 	elsewhere        atomic.Int64
-	sent             atomic.Uint64 // number of picks so far
+	sent             atomic.Uint64
 	health           health
 	prefill          prefill
 	adapters         recentAdapters
 	latency          atomic.Pointer[latency]
 	headers          atomic.Pointer[headers]
-	headersElsewhere atomic.Pointer[HeaderLimits] // limits that peers learned; may be nil
+	headersElsewhere atomic.Pointer[HeaderLimits] // learned by peers; may be nil
 	reported         reported
 	motion           motion
 	prefixes         *prefix.Server
@@ -29,7 +29,7 @@ type Load struct {
 	registry *Registry
 	served   atomic.Uint64
 	failed   atomic.Uint64
-	waited   atomic.Int64 // total time to the first byte of served requests, in nanoseconds
+	waited   atomic.Int64 // sum of the times to the first byte of served requests, in nanoseconds
 
 	limited    atomic.Pointer[[]*Slots] // limited and sources are replaced under Registry.mu
 	sources    atomic.Pointer[[]*source]
@@ -59,11 +59,11 @@ func (l *Load) Prefixes() *prefix.Server { return l.prefixes }
 // InFlight returns this process's number of requests in flight.
 func (l *Load) InFlight() int64 { return l.inFlight.Load() }
 
-// Total returns the number of requests in flight of this process and its peers.
+// Total returns this process's and its peers' requests in flight.
 func (l *Load) Total() int64 { return l.inFlight.Load() + l.elsewhere.Load() }
 
-// start counts a new request. It returns false instead if limit requests are in flight, including
-// peers' requests. A limit of 0 or less means no limit.
+// start counts a new request, or returns false if limit requests of this process and its peers are
+// in flight. A limit of 0 or less means no limit.
 func (l *Load) start(limit int64) bool {
 	if limit > 0 {
 		for {
@@ -96,29 +96,28 @@ func (l *Load) changed(less bool) {
 	}
 }
 
-// Record counts a served request. firstByte is the time to the first byte of the response's body,
-// or 0.
+// Record counts a served request. firstByte is the time to the first byte of the body, or 0.
 func (l *Load) Record(firstByte time.Duration, now time.Time) {
 	l.served.Add(1)
 	l.health.succeed(sinceStart(now))
 	l.waited.Add(int64(firstByte))
 }
 
-// RecordFailed counts a request that the server did not serve. why gives the reason in a few words.
+// RecordFailed counts a request that the server did not serve, and why in a few words.
 func (l *Load) RecordFailed(why string, now time.Time) {
 	l.failed.Add(1)
 	l.health.fail(why, sinceStart(now))
 }
 
-// RecordCanceled counts a request that its client canceled before a response. The request does not
-// affect the server's health.
+// RecordCanceled counts a request that its client canceled before a response. The server's health
+// stays the same.
 func (l *Load) RecordCanceled() { l.failed.Add(1) }
 
-// Works records that the server began a successful response, for the server's health.
+// Works records for the server's health that a successful response began.
 func (l *Load) Works() { l.health.succeed(sinceStart(time.Now())) }
 
-// Totals returns the numbers of served and failed requests, and the total time to the first byte of
-// served requests.
+// Totals returns the numbers of served and failed requests, and the sum of the times to the first
+// byte of served requests.
 func (l *Load) Totals() (served, failed uint64, firstByte time.Duration) {
 	return l.served.Load(), l.failed.Load(), time.Duration(l.waited.Load())
 }

@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// Adapters lists the LoRA adapters on a model server's metrics page. It is immutable.
+// Adapters are the LoRA adapters on a model server's metrics page. They are immutable.
 type Adapters struct {
-	Running []string `json:"running,omitempty"` // adapters with running requests
-	Waiting []string `json:"waiting,omitempty"` // adapters whose requests all wait
-	Max     int      `json:"max"`               // how many adapters the server can hold; 0 if unknown
+	Running []string `json:"running,omitempty"`
+	Waiting []string `json:"waiting,omitempty"` // all requests of these adapters wait
+	Max     int      `json:"max"`               // maximum number of loaded adapters; 0 if unknown
 }
 
-// Has reports whether the adapter has running or waiting requests, so that the server has loaded it
-// or will load it soon.
+// Has reports whether the adapter has running or waiting requests. The server then has loaded it,
+// or will do so soon.
 func (a *Adapters) Has(model string) bool {
 	return a != nil && (slices.Contains(a.Running, model) || slices.Contains(a.Waiting, model))
 }
 
-// Runs reports whether the server runs requests for an adapter.
+// Runs reports whether requests for an adapter run.
 func (a *Adapters) Runs(model string) bool { return a != nil && slices.Contains(a.Running, model) }
 
 // Free reports whether the server can load another adapter without unloading one.

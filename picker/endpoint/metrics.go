@@ -14,29 +14,28 @@ const setNames = "set picker.metrics in a PoolPolicy, or the label llm-d.ai/engi
 
 var errNoSeries = errors.New("the page has none of the series that are read: " + setNames)
 
-// Reading holds the values of one metrics page. The values of series with the same name are added.
-// For the KV cache usage, the highest value counts.
+// Reading holds the values of one metrics page. Series with the same name are added up, except for
+// the KV cache usage, where the highest value counts.
 type Reading struct {
 	Queue, Running, KV float64
 	Adapters           *Adapters // nil if the page has no LoRA series
-	CacheTokens        int       // size of the KV cache in tokens; 0 if unknown
-	// PrefillTokens counts the prompt tokens that the server computed since its start;
-	// PrefillSeconds is the time that this took. Both are 0 if unknown.
+	CacheTokens        int       // in tokens; 0 if unknown
+	// PrefillTokens counts the prompt tokens computed since the server's start, in PrefillSeconds;
+	// both are 0 if unknown.
 	PrefillTokens  float64 `json:",omitempty"`
 	PrefillSeconds float64 `json:",omitempty"`
-	Prefills       float64 `json:",omitempty"` // number of prompts whose time is in PrefillSeconds
-	// Tokens counts the tokens of prompts and responses since the server's start. It is valid only
-	// if CountsTokens is true.
+	Prefills       float64 `json:",omitempty"` // number of prompts in PrefillSeconds
+	// Tokens counts the tokens of prompts and responses since the server's start, if CountsTokens
+	// is true.
 	Tokens       float64 `json:",omitempty"`
 	CountsTokens bool    `json:",omitempty"`
-	// Problem names the series that were ignored or missing, in at most maxProblem bytes; "" for
-	// none.
+	// Problem names the ignored or missing series, in at most maxProblem bytes, or "".
 	Problem string `json:",omitempty"`
 }
 
 // parsePage reads a metrics page. It fails if the series of waiting requests is missing, or if the
 // value of waiting requests, running requests or KV cache usage is invalid: with zeros instead, a
-// broken server would look idle. It skips lines longer than page's buffer.
+// broken server would look idle. Lines longer than page's buffer are skipped.
 func parsePage(page *bufio.Reader, d *dialect) (Reading, error) {
 	p := pageParser{d: d}
 	for {
@@ -147,14 +146,14 @@ func (r *Reading) value(line []byte) (float64, bool) {
 	return 0, false
 }
 
-// A value may exceed its maximum by the factor slack, because servers count some blocks twice for a
-// moment.
+// A value may exceed its maximum by the factor slack, because servers may briefly count some blocks
+// twice.
 const slack = 1.1
 
 func sampleValue(most float64, line []byte) (v float64, problem string) {
 	text := valueText(line)
 	v, err := strconv.ParseFloat(string(text), 64)
-	if err == nil && v >= 0 && v <= slack*most { // false for NaN, too
+	if err == nil && v >= 0 && v <= slack*most { // also false for NaN
 		return min(v, most), ""
 	}
 	return 0,
@@ -195,7 +194,7 @@ func endOfLabels(b []byte) int {
 	return -1
 }
 
-// These limits of a KV cache's shape are far above the values of real servers.
+// These limits of a KV cache's shape are far above real servers.
 const (
 	maxBlock  = 1 << 16
 	maxBlocks = 1 << 30

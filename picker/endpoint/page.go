@@ -14,7 +14,7 @@ import (
 )
 
 // pageConn reads one metrics page repeatedly over HTTP/1.1 without TLS, in the caller's goroutine.
-// A net/http.Transport takes 50 % more CPU time, because of its goroutines.
+// A net/http.Transport takes 50 % more CPU time for its goroutines.
 type pageConn struct {
 	invalid error
 	address string
@@ -42,7 +42,7 @@ func (c *pageConn) read(ctx context.Context, deadline time.Time, f func(*http.Re
 	if c.invalid != nil {
 		return c.invalid
 	}
-	if err := ctx.Err(); err != nil { // the end of ctx is about to close the connection
+	if err := ctx.Err(); err != nil { // the end of ctx closes the connection
 		c.Close()
 		return err
 	}
@@ -95,7 +95,6 @@ func (c *pageConn) ask(ctx context.Context, deadline time.Time) (*http.Response,
 	return response, nil
 }
 
-// Close closes the connection, if one is open.
 func (c *pageConn) Close() {
 	if c.conn != nil {
 		c.stop()

@@ -43,7 +43,7 @@ func TestScrape_ConnectionServesUntilItIsBroken(t *testing.T) {
 		path   string
 		before func()
 		fails  bool
-		conns  int64 // expected number of connections opened so far
+		conns  int64 // expected connections so far
 	}{
 		{"/", func() {}, false, 1},
 		{"/chunks?a=b%20c", func() {}, false, 1},

@@ -2,10 +2,10 @@ package endpoint
 
 import "time"
 
-// A request may have parts at other servers: they read its prompt or encode its images. Each part
-// has a lease of its own, which ends with the first token or with the request.
+// A request may have parts at other servers, which read its prompt or encode its images. Each part
+// has its own lease, until the first token or the request's end.
 
-// AddParts adds leases of parts to a request's lease. The caller must not use the parts any more.
+// AddParts adds leases of parts to a request's lease. The caller must not use the parts any longer.
 func (lease *Lease) AddParts(parts ...*Lease) {
 	for _, part := range parts {
 		part.KeepUntilEnd()
@@ -42,8 +42,7 @@ func (lease *Lease) Behind(front *Load) {
 	lease.front = front
 }
 
-// Served returns the picked endpoint's counters if at is the address that forwards to it (Behind),
-// and otherwise at.
+// Served returns the picked endpoint's Load if at forwards to it (Behind), and otherwise at.
 func (lease *Lease) Served(at *Load) *Load {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// These are the limits of the inferred prefill rate, in tokens a second.
+// Limits of the inferred prefill rate, in tokens a second.
 const (
 	minRate = 100
 	maxRate = 200_000
@@ -23,34 +23,33 @@ const (
 	samples, enough = 31, 5
 )
 
-// Work describes the cost of a request for the server that receives it.
+// Work is the cost of a request for its server.
 type Work struct {
 	// Tokens counts the prompt's tokens that are not known to be cached.
 	Tokens int
 	// Rate is the prefill rate that the pick assumed, in tokens a second; 0 if unknown.
 	Rate float64
-	// Stream means that the server sends each token as soon as it has generated the token.
+	// Stream means that the server sends each token at once.
 	Stream bool
 	// Early means that the server may send the first byte before it reads the prompt.
 	Early bool
 	// Measure means that the time to the first byte shows the prefill rate.
 	Measure bool
-	// Generates means that the server generates tokens, unlike for embeddings. Only such requests
+	// Generates means that the server generates tokens, unlike for embeddings. Only these requests
 	// show whether the server makes progress.
 	Generates bool
-	// First is the predicted time to the first token. Whole is the predicted time to the end of a
-	// response that is not streamed. Each is 0 if unknown. Held is how long the picker held the
-	// request.
+	// First is the predicted time to the first token, and Whole to the end of a response that is
+	// not streamed; 0 if unknown. Held is how long the picker held the request.
 	First, Whole, Held time.Duration
-	// Slowest is set if First assumes a rate, because the server's rate is unknown. It is the time
-	// to the first token at the lowest plausible rate. The times to the first token of the servers
-	// in Pool then decide after which time the server counts as silent. Prompt is the prompt's
-	// length in tokens, including cached tokens; 0 if unknown.
+	// Slowest is set if First assumes a rate, because the server's rate is unknown: the time to the
+	// first token at the lowest plausible rate. The times to the first token of the servers in Pool
+	// then decide after which time the server counts as silent. Prompt is the prompt's length in
+	// tokens, with cached tokens; 0 if unknown.
 	Slowest time.Duration
 	Prompt  int
 	Pool    *Snapshot
-	// Adapter is the hash of the LoRA adapter that the request needs; 0 for none. Slots is how many
-	// adapters the server can hold.
+	// Adapter is the hash of the request's LoRA adapter; 0 for none. Slots is how many adapters the
+	// server can hold.
 	Adapter  uint64
 	Slots    int
 	Features Features
@@ -58,32 +57,32 @@ type Work struct {
 	// tokens; 0 if unknown.
 	TokenBytes, MaxTokens int
 	// Trial marks a request that tests a suspect server, or that measures a server's speed again. A
-	// server has at most one trial in flight.
+	// server has at most one such request in flight.
 	Trial bool
 	// Relearn means that the request measures the server's speed again (Endpoint.Outdated).
 	Relearn bool
 }
 
 // prefill estimates a server's backlog. Q is the sum of the uncached tokens of all requests without
-// a first byte. W is Q minus the tokens that the server, at its rate, has read by now. Instead of
-// W, which falls with time, readBy stores when W becomes 0.
+// a first byte. W is Q minus the tokens that the server, at its rate, has read by now. W falls with
+// time, so readBy stores when W becomes 0.
 type prefill struct {
 	unread    atomic.Int64 // this process's part of Q
-	confirmed atomic.Int64 // the part of unread for prompts that still wait by a report
+	confirmed atomic.Int64 // the part of unread whose prompts still wait by a report
 	elsewhere struct{ unread, confirmed atomic.Int64 }
 	// readBy is when W becomes 0, in nanoseconds since processStart. It is valid only while Q > 0.
 	readBy atomic.Int64
 	rate   atomic.Uint64
-	hint   atomic.Uint64 // rate from fewer samples than enough; bits of a float64; 0 if unknown
+	hint   atomic.Uint64 // rate from fewer samples than enough, as bits of a float64; 0 if unknown
 	hints  atomic.Int64
-	mean   atomic.Uint64 // uncached tokens per request, over about meanOver requests; bits of a float64
-	sent   atomic.Int64  // total time that the server needs for this process's prompts so far, in nanoseconds
+	mean   atomic.Uint64 // uncached tokens per request, over about meanOver requests, as bits of a float64
+	sent   atomic.Int64  // total time that the server takes for this process's prompts so far, in nanoseconds
 
 	mu     sync.Mutex
 	rates  []float64
 	firsts []firstByte
 	count  int
-	early  atomic.Bool // the time to the first byte is constant, so first bytes are early events
+	early  atomic.Bool // first bytes are early events: the time to the first byte is constant
 	spans  spans
 }
 
@@ -104,21 +103,21 @@ func (p *prefill) begin(w Work, now int64) (ahead int64) {
 	took := int64(float64(tokens) / w.Rate * 1e9)
 	p.sent.Add(took)
 	from := p.extend(took, 0, before, now)
-	// Without these limits, a prompt of millions of tokens, which the server probably rejects,
-	// would dominate the mean.
+	// Otherwise one prompt of millions of tokens, which the server probably rejects, would dominate
+	// the mean.
 	mean, prompt := math.Float64frombits(p.mean.Load()), float64(tokens)
 	if mean == 0 {
 		prompt = min(prompt, firstMean)
 		mean = prompt
 	}
-	// A concurrent update may be lost, which is harmless.
+	// A concurrent update may get lost, which is harmless.
 	p.mean.Store(math.Float64bits(mean + (min(prompt, meanOver*mean)-mean)/meanOver))
 	return min(before, int64(float64(from-now)/1e9*w.Rate))
 }
 
 // extend moves readBy later by took, the server's time for further prompts, and at least to
-// now+reading. It returns when the server begins to read the further prompts. Times are in
-// nanoseconds. before is the number of unread tokens before the further prompts.
+// now+reading. It returns when the server begins these prompts. Times are in nanoseconds. before
+// counts the unread tokens before the further prompts.
 func (p *prefill) extend(took, reading, before, now int64) (from int64) {
 	for {
 		old := p.readBy.Load()
@@ -142,7 +141,7 @@ func (p *prefill) setElsewhere(e Elsewhere, now int64) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.count < enough { // with enough samples of its own, this process ignores its peers' rate
+	if p.count < enough { // with enough own samples, the peers' rate does not count
 		p.rate.Store(math.Float64bits(min(max(e.Rate, minRate), maxRate)))
 	}
 }
@@ -178,8 +177,8 @@ func (p *prefill) end(tokens int64, confirmed bool) {
 	}
 }
 
-// ring adds a value to a ring buffer of this size. The memory grows only with the values, because
-// most servers of a large fleet are idle. count is the number of values added earlier.
+// ring adds a value to a ring buffer of this size. count is the number of earlier values. Memory
+// grows only with the values, because most servers of a large fleet are idle.
 func ring[T any](values []T, count, size int, value T) []T {
 	if len(values) < size {
 		return append(values, value)
@@ -190,8 +189,8 @@ func ring[T any](values []T, count, size int, value T) []T {
 
 // learn records the time from a request to its first token, and the tokens that the server read in
 // this time. The rate is the 70th percentile of the last samples, because prompts of other clients
-// delay some requests. The rate stays unknown while the percentile is above maxRate, or the server
-// sends early events.
+// delay some requests. The rate stays unknown while the percentile is above maxRate, or if the
+// server sends early events.
 func (p *prefill) learn(tokens int64, after time.Duration) {
 	if tokens < learnFrom || after <= 0 {
 		return

@@ -56,8 +56,8 @@ func TestPrefill_BacklogShrinksWithTimeAndEndsWithFirstToken(t *testing.T) {
 	}
 }
 
-// The mean prompt estimates other clients' waiting requests and unknown prompts, so one huge prompt
-// must not dominate it.
+// One huge prompt must not dominate the mean, which estimates other clients' waiting requests and
+// unknown prompts.
 func TestPrefill_OneHugePromptIsNotTheMean(t *testing.T) {
 	_, first, _ := twoEndpoints(nil)
 	leases := NewLeases("me", time.Hour)
@@ -83,7 +83,7 @@ func TestPrefill_OneHugePromptIsNotTheMean(t *testing.T) {
 	}
 }
 
-// Reports about one request come concurrently from Envoy's workers and from peers.
+// Concurrent reports about one request, from Envoy's workers and peers, leave no backlog.
 func TestPrefill_ConcurrentReportsLeaveNoBacklog(t *testing.T) {
 	_, first, second := twoEndpoints(nil)
 	leases := NewLeases("me", time.Hour)
@@ -213,7 +213,7 @@ func TestScrape_OthersAreWhatLeasesDoNotCount(t *testing.T) {
 	}
 }
 
-// A server reads the prompts of all processes at one rate.
+// Peers' prompts count in the backlog, because a server reads all prompts at one rate.
 func TestPrefill_PromptsOfPeersAreBacklog(t *testing.T) {
 	r := NewRegistry(Config{Jitter: func() float64 { return 0 }})
 	e := &r.Snapshot(Metrics{Off: true}, nil, []Spec{{Addr: addrA}}).Endpoints[0]
@@ -230,7 +230,7 @@ func TestPrefill_PromptsOfPeersAreBacklog(t *testing.T) {
 		t.Errorf("1 s after prompts of 3 s in all: got %+v, want 3 in flight, 3000 unread, 500 confirmed, 2 s of "+
 			"reading", s)
 	}
-	// One request of a peer gets its first token, and another request is sent.
+	// A peer's request gets its first token, and another one is sent.
 	r.SetElsewhere(addrA, Elsewhere{InFlight: 3, Unread: 2500, Sent: time.Second / 2}, now.Add(time.Second))
 	if s := at(time.Second); s.Unread != 3500 || s.Confirmed != 0 || s.Reading < 2.49 || s.Reading > 2.51 {
 		t.Errorf("half a second more: %+v, want Unread 3500, Confirmed 0, Reading at least 2.49, Reading at most 2.51",
@@ -256,7 +256,7 @@ func TestPrefill_PromptsOfPeersAreBacklog(t *testing.T) {
 func TestPrefill_ProcessThatStartsTakesOverBacklogAndRate(t *testing.T) {
 	r := NewRegistry(Config{Jitter: func() float64 { return 0 }})
 	now := time.Now()
-	// a peer's counts arrive before this process has the pool
+	// a peer's counts arrive before the pool exists here
 	r.SetElsewhere(addrA, Elsewhere{InFlight: 2, Unread: 8000, Reading: time.Second, Rate: 6000}, now)
 	s := r.Snapshot(Metrics{Off: true}, nil, []Spec{{Addr: addrA}}).Endpoints[0].State()
 	if s.InFlight != 2 || s.Unread != 8000 || s.Rate != 6000 || s.Reading < 0.5 || s.Reading > 1.01 {

@@ -47,7 +47,7 @@ func (lease *Lease) Begun(after time.Duration) {
 		return
 	}
 	if lease.load != nil && lease.load.motion.stopped(lease.sent) {
-		after = 0 // the server was silent meanwhile, so the time shows nothing about its speed
+		after = 0 // the server was silent meanwhile, so the time shows no speed
 	}
 	parts, first := lease.takeParts(), after
 	if !lease.work.Stream {
@@ -69,7 +69,7 @@ func (lease *Lease) Begun(after time.Duration) {
 	}
 }
 
-// Whole records that the server sends the response as a whole, not as a stream.
+// Whole records that the server sends the response as a whole.
 func (lease *Lease) Whole() {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
@@ -95,8 +95,7 @@ func (lease *Lease) measured() bool {
 	return lease.load != nil && lease.load == lease.picked && lease.work.Features != Features{}
 }
 
-// Wrote records the end of a response of this size. took is the time from the first byte to the
-// end.
+// Wrote records the end of a response of this size, and the time from its first byte to its end.
 func (lease *Lease) Wrote(bytes int64, took time.Duration) {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
@@ -118,8 +117,8 @@ func (lease *Lease) Wrote(bytes int64, took time.Duration) {
 	}
 }
 
-// Waits records a report of a request whose response has not begun. If the first byte of the stream
-// is its first token, the report confirms that the server has not read the prompt yet.
+// Waits records a report of a request whose response has not begun. For a stream that begins with
+// its first token, the report confirms that the server has not read the prompt yet.
 func (lease *Lease) Waits() {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()

@@ -17,32 +17,31 @@ import (
 
 // Config configures a Registry.
 type Config struct {
-	// Transport replaces the connections for metrics pages without TLS, in tests; otherwise nil.
+	// Transport replaces the connections for metrics pages without TLS, in tests.
 	Transport http.RoundTripper
-	Fast      time.Duration // shortest interval between scrapes of a page; default 50 ms
-	// Slow is the longest interval between scrapes while there are no picks; default 1 s.
+	Fast      time.Duration // shortest time between scrapes of a page; default 50 ms
+	// Slow is the longest time between scrapes without picks; default 1 s.
 	Slow      time.Duration
-	PerSecond int           // scrapes a second by all processes together (see Share); default 1,000
-	IdleAfter time.Duration // scrapes stop this long after the last pick; default 1 minute
+	PerSecond int           // scrapes a second by all processes (see Share); default 1,000
+	IdleAfter time.Duration // time from the last pick to the end of scrapes; default 1 minute
 	Timeout   time.Duration // of a scrape; default 1 s
-	// After StaleAfter failed scrapes in a row, an endpoint's load is stale; default 3.
+	// StaleAfter failed scrapes in a row make an endpoint's load stale; default 3.
 	StaleAfter int
-	// Concurrent bounds the concurrent scrapes, each of which has a buffer of 8 KiB; default 256.
+	// Concurrent bounds the concurrent scrapes, with a buffer of 8 KiB each; default 256.
 	Concurrent int
-	// Never returns the kind of an address that must not be scraped; "" for every other address. It
-	// may be nil.
+	// Never returns why an address must not be scraped, or ""; may be nil.
 	Never func(netip.Addr) string
 	// Prefixes tracks the servers' cached prefixes; may be nil.
 	Prefixes *prefix.Index
 	Jitter   func() float64
-	// Read receives each reading of a page, to send it to peers (Receive). It must not block. It
-	// may be nil.
+	// Read receives each reading of a page, to send it to peers (Receive). It must not block; may
+	// be nil.
 	Read func(addr netip.AddrPort, page uint64, r Reading)
 	// OnPanic is called if a scrape of page panics; may be nil.
 	OnPanic func(page string, value any, stack []byte)
 }
 
-// Registry has the Loads and the scrapers that the pools of this process share.
+// Registry has the Loads and scrapers of all pools of this process.
 type Registry struct {
 	config Config
 
@@ -51,21 +50,21 @@ type Registry struct {
 	peers   map[netip.AddrPort]Elsewhere
 	headers map[netip.AddrPort]*HeaderLimits
 	sources map[sourceKey]*source
-	resumed []*source // sources that are no longer idle; Run starts their scrapers
+	resumed []*source // sources with picks again; Run starts their scrapers
 	changed chan struct{}
 
 	buffers  chan *bufio.Reader
 	failures atomic.Uint64
 	budget   budget
 	running  atomic.Int64
-	freshFor atomic.Int64 // age at which a sample is no longer fresh, in nanoseconds
+	freshFor atomic.Int64 // maximum age of a fresh sample, in nanoseconds
 
 	publishing  sync.Mutex // guards unpublished; taken after mu
 	unpublished []*Load
 	counted     chan struct{}
 
 	watching sync.Mutex // guards watched
-	watched  []*Load    // servers whose requests wait, and silent servers
+	watched  []*Load    // servers with waiting requests, and silent servers
 	waits    chan struct{}
 }
 
@@ -106,11 +105,11 @@ func NewRegistry(c Config) *Registry {
 	return r
 }
 
-// ScrapeFailures returns the number of failed scrapes since the start.
+// ScrapeFailures counts the failed scrapes since the start.
 func (r *Registry) ScrapeFailures() uint64 { return r.failures.Load() }
 
-// Snapshot returns a pool's list of endpoints. The list holds references to shared Loads and
-// scrapers until Release. If several specs have one address, the first counts. slots may be nil.
+// Snapshot returns a pool's list of endpoints. It holds references to shared Loads and scrapers
+// until Release. Of several specs with one address, the first counts. slots may be nil.
 func (r *Registry) Snapshot(m Metrics, slots *Slots, specs []Spec) *Snapshot {
 	specs = slices.Clone(specs)
 	slices.SortStableFunc(specs, func(a, b Spec) int { return a.Addr.Compare(b.Addr) })
@@ -144,10 +143,10 @@ func (r *Registry) Snapshot(m Metrics, slots *Slots, specs []Spec) *Snapshot {
 	return s
 }
 
-// source returns the source of a page, perhaps a new one, which is idle. The caller holds r.mu.
+// source returns the source of a page, perhaps a new, idle one. The caller holds r.mu.
 func (r *Registry) source(addr netip.AddrPort, m Metrics, load *Load, dialects map[Metrics]*dialect) *source {
 	by := m.Protocol
-	m.Protocol.TLS = nil // Protocol.Key stands for TLS in the key, so that equal pages share one scraper
+	m.Protocol.TLS = nil // Protocol.Key stands for TLS, so that equal pages share a scraper
 	key := sourceKey{addr, unique.Make(m)}
 	src := r.sources[key]
 	if src == nil {
@@ -175,7 +174,7 @@ func (r *Registry) source(addr netip.AddrPort, m Metrics, load *Load, dialects m
 	return src
 }
 
-// Release drops the references that s holds. Picks may continue to use s.
+// Release drops the references of s. Picks may still use s.
 func (r *Registry) Release(s *Snapshot) {
 	if s == nil {
 		return
@@ -228,14 +227,13 @@ func (r *Registry) resume(list []*source) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, src := range list {
-		if src.refs > 0 { // 0 means that the Snapshot was released
+		if src.refs > 0 { // 0 after the Snapshot's release
 			r.scraperOf(src)
 		}
 	}
 }
 
-// scraperOf returns the scraper of a page. If the page is idle, it makes a new scraper. The caller
-// holds r.mu.
+// scraperOf returns the scraper of a page, or makes one for an idle page. The caller holds r.mu.
 func (r *Registry) scraperOf(src *source) *scraper {
 	s := src.scraper.Load()
 	if s == nil {
@@ -247,8 +245,8 @@ func (r *Registry) scraperOf(src *source) *scraper {
 	return s
 }
 
-// finishScrape reports whether the page has become idle, so that its scraper must end. MarkUsed
-// sets usedAt before it takes the lock, so finishScrape misses no pick.
+// finishScrape reports whether the page has become idle, so that its scraper must end. It misses no
+// pick, because MarkUsed sets usedAt before it takes the lock.
 func (r *Registry) finishScrape(src *source) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -3,11 +3,10 @@ package endpoint
 import "time"
 
 // If no request measured a server's speed for relearnAfter, one request measures it again.
-// Otherwise a server that was slow once would never get requests again, and so count as slow
-// forever.
+// Otherwise a server that was slow once would get no requests, and so count as slow forever.
 const relearnAfter = 10 * time.Second
 
-// Outdated reports whether a request should measure the speed of e again. s is e's state. e must be
+// Outdated reports whether a request should measure the speed of e, with state s, again. e must be
 // idle and have no trial in flight. The last measurement must be older than relearnAfter times the
 // number of processes, because each process measures by itself.
 func (e *Endpoint) Outdated(s *State, at Moment) bool {
@@ -33,9 +32,8 @@ func (lease *Lease) teach(after time.Duration) {
 	}
 }
 
-// sentWhole learns from a response that is not streamed, which took after. The first token came
-// before the response's end. So sentWhole lowers the prediction if after is below it, and otherwise
-// learns nothing.
+// sentWhole learns from a response that is not streamed, which took after. Its first token came
+// before its end. So sentWhole lowers a prediction above after, and otherwise learns nothing.
 func (l *latency) sentWhole(f *Features, after time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -50,7 +48,7 @@ func (l *latency) sentWhole(f *Features, after time.Duration) {
 	l.learn(&l.first, f.row(0), after)
 }
 
-// shorten scales earlier samples down if they predict more than y for x. The server has become
+// shorten scales earlier samples down if they predict more than y for x: the server has become
 // faster, and one new sample alone would change little.
 func (r *regression) shorten(x *[restTerms]float64, y float64) {
 	w := r.solve()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Each process learns by itself, but all together send only as many trials to a server as one
-// process would.
+// Each process learns by itself, but all together send a server only as many trials as one process
+// would.
 func TestSLO_ProcessesShareTrialsOfSpeed(t *testing.T) {
 	registry := NewRegistry(Config{})
 	e := &registry.Snapshot(Metrics{Off: true}, nil, []Spec{{Addr: netip.MustParseAddrPort("10.0.0.1:80")}}).

@@ -9,27 +9,25 @@ import (
 	"time"
 )
 
-// A metrics page counts the prompt tokens that the server computed, and the seconds that it took.
+// A metrics page counts the prompt tokens that the server computed, and the seconds that this took.
 // If the server reads one prompt at a time, tokens divided by seconds is its rate. If it reads
 // several at a time, the page counts each second once for each prompt. So a second rate must agree:
 // tokens divided by the time in which this process had unread prompts at the server. Both rates are
-// for a window of time, which lasts from one moment without requests to the next, or for
-// reportedWindow.
+// for a window of time: from one moment without requests to the next, or for reportedWindow.
 //
-// If a response is not streamed, or begins with an early event, the time of its first token is
-// hidden. Its prompt then counts as unread from when it was sent, for its share of the server's
-// seconds, but at most until the response ended. In a window with such prompts, no request may wait
-// in the server's queue, and no other client may send prompts.
+// The time of the first token is hidden if a response is not streamed, or begins with an early
+// event. The prompt then counts as unread from its sending for its share of the server's seconds,
+// but at most until the response's end. In a window with such prompts, no request may wait in the
+// server's queue, and no other client may send prompts.
 const (
 	reportedWindow = 30 * time.Second
-	// Two rates agree if neither is more than agreeing times the other.
+	// Two rates agree if the larger is at most agreeing times the smaller.
 	agreeing = 1.3
-	// tokenizing is the largest plausible factor between a prompt's number of tokens here and at a
-	// server.
+	// tokenizing is the largest plausible factor between a prompt's tokens here and at a server.
 	tokenizing  = 4
 	reportedFor = 10 * time.Minute
-	// longFrom is the least mean number of tokens for each request in a window. With a lower mean,
-	// a few long prompts among many short ones show too low a rate.
+	// longFrom is the least mean number of tokens per request in a window. With a lower mean, a few
+	// long prompts among many short ones show too low a rate.
 	longFrom = 1024
 	windows  = 9
 )
@@ -42,13 +40,12 @@ const (
 	Inferred RateSource = "inferred" // rate from the times to the first token
 )
 
-// span is a time span in nanoseconds since processStart.
+// in nanoseconds since processStart
 type span struct{ from, to int64 }
 
 // progress has totals over a server's requests whose first token has arrived. unread is the time
-// with unread prompts, in nanoseconds. tokens counts prompt tokens. hidden counts the requests
-// whose first token was hidden. answered counts all requests; requests only those with uncached
-// prompts.
+// with unread prompts, in nanoseconds. tokens counts prompt tokens, and hidden the requests whose
+// first token was hidden. answered counts all requests; requests only those with uncached prompts.
 type progress struct{ unread, requests, tokens, hidden, answered int64 }
 
 func (p *progress) hides(end *progress) bool {
@@ -62,7 +59,7 @@ type asked struct {
 	hidden bool
 }
 
-// spans has progress, and the last spans with unread prompts: reports of responses come out of
+// spans has progress, and the last spans with unread prompts. Reports of responses come out of
 // order, so a new span may overlap earlier ones.
 type spans struct {
 	progress
@@ -129,7 +126,7 @@ func (p *prefill) unreadBy(begin, end progress, seconds float64) float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.spans.requests-begin.requests > maxAsked {
-		return 0 // the ring no longer has the window's first prompts
+		return 0 // the ring lacks the window's first prompts
 	}
 	share := seconds * 1e9 / float64(end.tokens-begin.tokens)
 	var prompts []asked
@@ -150,7 +147,7 @@ func (p *prefill) unreadBy(begin, end progress, seconds float64) float64 {
 }
 
 type reported struct {
-	rate atomic.Uint64 // tokens a second, as this picker counts tokens; bits of a float64; 0 if unknown
+	rate atomic.Uint64 // in tokens a second, as this picker counts tokens; bits of a float64; 0 if unknown
 	at   atomic.Int64  // when both rates last agreed, in nanoseconds since processStart
 
 	mu     sync.Mutex
@@ -158,8 +155,8 @@ type reported struct {
 	last   int64
 	begin  mark
 	crowd  bool      // in this window, requests waited or other clients sent requests
-	ratios []float64 // of the last windows: the server's tokens for each token counted here
-	rates  []float64 // of the last windows: the rate in the server's tokens a second
+	ratios []float64 // of the last windows: the server's tokens per token counted here
+	rates  []float64 // of the last windows, in the server's tokens a second
 	count  int
 }
 
@@ -219,7 +216,7 @@ func (r *reported) compare(next *mark, now int64, p *prefill) {
 	if requests == 0 || ours < longFrom*requests || tokens < longFrom*requests/2 || seconds <= 0 || unread <= 0 {
 		return
 	}
-	// A larger factor means that this process assumed a wrong number of cached tokens.
+	// A larger factor means that this process assumed wrong numbers of cached tokens.
 	if tokens > tokenizing*ours || ours > tokenizing*tokens {
 		return
 	}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// serving is a server that reads 8,000 of this picker's tokens a second. The server counts half as
-// many.
+// serving is a server that reads 8,000 tokens a second by this picker's count. The server counts
+// half as many.
 type serving struct {
 	e      *Endpoint
 	leases *Leases
@@ -155,7 +155,7 @@ func (s *serving) answers(all ...answer) {
 	}
 }
 
-// The page counts the time of prefill even if no first token is visible.
+// The rate is known from the page even if no first token is visible.
 func TestReportedRate_IsKnownWithoutFirstTokens(t *testing.T) {
 	const prefill, long, short = time.Second / 4, 2 * time.Second, 200 * time.Millisecond
 	one := answer{read: prefill, rest: long}
@@ -175,7 +175,7 @@ func TestReportedRate_IsKnownWithoutFirstTokens(t *testing.T) {
 		}, 8000, Reported},
 		"at all times one": {func(s *serving) {
 			var all []answer
-			for i := range 20 { // all of them within reportedWindow
+			for i := range 20 { // all within reportedWindow
 				all = append(all, answer{at: time.Duration(i) * 450 * time.Millisecond, read: prefill, rest: short})
 			}
 			s.answers(append(all, answer{at: 8550 * time.Millisecond, read: 10 * time.Second})...)
@@ -234,8 +234,7 @@ func TestReportedRate_IsKnownWithoutFirstTokens(t *testing.T) {
 	}
 }
 
-// A gateway that holds first tokens back makes a server look slow. The rate from the server's page
-// takes precedence.
+// The rate from the server's page takes precedence over first tokens, which a gateway may delay.
 func TestReportedRate_OutranksFirstTokens(t *testing.T) {
 	s := newServing()
 	for range 10 {

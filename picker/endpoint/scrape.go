@@ -25,8 +25,8 @@ const maxHeader = 64 << 10
 
 const markEvery = 100 * time.Millisecond
 
-// After a scrape that takes longer than the fast interval, the scraper pauses for a multiple of the
-// scrape's time: pauseAfterStale if the load is stale, otherwise pauseAfterSlow.
+// A scrape that takes longer than the fast interval is followed by a pause of a multiple of its
+// time: pauseAfterStale if the load is stale, else pauseAfterSlow.
 const (
 	pauseAfterSlow  = 2
 	pauseAfterStale = 15
@@ -36,36 +36,35 @@ var errLargePage = errors.New("the page is larger than its limit")
 
 type sourceKey struct {
 	addr    netip.AddrPort
-	metrics unique.Handle[Metrics] // a handle, so that the servers of a pool share one copy of the long text
+	metrics unique.Handle[Metrics] // a handle: the servers of a pool share one copy of the long text
 }
 
 type source struct {
 	// Every pick reads these fields, in one cache line.
 	sample     atomic.Pointer[sample]
-	failures   atomic.Int64 // failed scrapes in a row
+	failures   atomic.Int64 // in a row
 	staleAfter int64
 	freshFor   *atomic.Int64
-	due        atomic.Uint64 // the next scrape is due once Load.sent has this value
-	// scraper is nil while the page is idle; written under Registry.mu.
+	due        atomic.Uint64 // value of Load.sent from which the next scrape is due
+	// scraper is nil while the page is idle; Registry.mu guards changes.
 	scraper atomic.Pointer[scraper]
 
 	key       sourceKey
 	number    uint64
-	received  atomic.Int64 // when a peer's or the server's reading last arrived; 0 means never
+	received  atomic.Int64 // last reading from a peer or the server; 0 means never
 	url       string
 	transport http.RoundTripper // nil means a pageConn
 	names     *dialect
 	load      *Load
-	problem   atomic.Pointer[string] // nil if the last scrape found everything
-	// usedAt is the time of the last pick from a pool that has the page, since processStart, at
-	// most markEvery too early.
+	problem   atomic.Pointer[string] // nil after a scrape that found everything
+	// usedAt is the last pick from a pool with this page, since processStart, at most markEvery too
+	// early.
 	usedAt atomic.Int64
 
 	refs int // guarded by Registry.mu
 }
 
-// scraper reads a page that is not idle. Idle pages, as most pages of a large fleet are, have no
-// scraper.
+// scraper reads a page. An idle page has no scraper, like most pages of a large fleet.
 type scraper struct {
 	now     chan struct{}
 	gone    chan struct{} // closed when no Snapshot has the page
@@ -81,8 +80,8 @@ func (src *source) scrapeSoon() {
 type sample struct {
 	Reading
 	at int64
-	// sentBefore is the number of picks before the scrape began; elsewhere is the number of peers'
-	// requests in flight at this time.
+	// sentBefore counts the picks before the scrape, and elsewhere the peers' requests in flight
+	// then.
 	sentBefore                 uint64
 	elsewhere                  int64
 	othersQueue, othersRunning float64
@@ -91,13 +90,13 @@ type sample struct {
 // Scrape is a scrape in flight of an endpoint's page.
 type Scrape struct {
 	src       *source
-	sent      uint64 // number of picks when the scrape began
+	sent      uint64 // picks before the scrape
 	ours      int64  // all processes' requests in flight when the scrape began
 	elsewhere int64
 }
 
-// BeginScrape begins a scrape of e's page. The caller reads the page itself. If e has no page, the
-// methods of the result do nothing.
+// BeginScrape begins a scrape of e's page, which the caller reads. If e has no page, the methods of
+// the result do nothing.
 func (e *Endpoint) BeginScrape() Scrape {
 	if e.source == nil {
 		return Scrape{}
@@ -110,9 +109,9 @@ func (src *source) begin() Scrape {
 	return Scrape{src: src, sent: src.load.sent.Load(), ours: src.load.InFlight() + elsewhere, elsewhere: elsewhere}
 }
 
-// Succeed stores the reading of the page. The reading may include our requests that were in flight
-// when the scrape began, and requests sent during the scrape. Succeed attributes all further
-// requests in the reading to other clients.
+// Succeed stores the reading of the page. Our requests in flight when the scrape began, and
+// requests sent during the scrape, may be in the reading. Succeed attributes all further requests
+// to other clients.
 func (s Scrape) Succeed(r Reading, now time.Time) {
 	if s.src == nil {
 		return
@@ -140,7 +139,7 @@ func (s Scrape) Succeed(r Reading, now time.Time) {
 	s.src.problem.Store(&text)
 }
 
-// Fail ends the scrape and records that the page could not be read.
+// Fail ends the scrape and records why the page could not be read.
 func (s Scrape) Fail(err error) {
 	if s.src == nil {
 		return
@@ -178,8 +177,8 @@ func (s *Snapshot) MarkUsed() {
 	}
 }
 
-// ReadSoon triggers scrapes of all pages of a pool. A pool whose requests wait needs it, because
-// only picks trigger scrapes otherwise.
+// ReadSoon triggers scrapes of all pages of a pool whose requests wait. Otherwise only picks
+// trigger scrapes.
 func (s *Snapshot) ReadSoon() {
 	s.MarkUsed()
 	for i := range s.Endpoints {
@@ -189,8 +188,7 @@ func (s *Snapshot) ReadSoon() {
 	}
 }
 
-// Refresh triggers scrapes of a pool's idle pages. It returns when they have been read, or after
-// timeout.
+// Refresh triggers scrapes of a pool's idle pages, and waits for them at most timeout.
 func (s *Snapshot) Refresh(timeout time.Duration) {
 	s.MarkUsed()
 	expired := time.NewTimer(timeout)
@@ -274,7 +272,7 @@ func (r *Registry) scrapeOnce(ctx context.Context, src *source, signals *scraper
 	if page == nil {
 		page = bufio.NewReaderSize(nil, pageBuffer)
 	}
-	select { // the scrape that begins now covers all earlier signals
+	select { // this scrape covers all earlier signals
 	case <-signals.now:
 	default:
 	}
@@ -309,8 +307,8 @@ func (r *Registry) interval(src *source, took time.Duration) (least, most time.D
 	return r.jittered(least), r.jittered(most)
 }
 
-// aligned returns a longer wait, so that scrapes of many pages begin together: in a pool of 100
-// servers with few picks, the wake-ups of this process cost more than the scrapes.
+// aligned returns a longer wait, so that scrapes of many pages begin together. In a pool of 100
+// servers with few picks, this process's wake-ups would cost more than the scrapes.
 func (r *Registry) aligned(now time.Time, wait time.Duration) time.Duration {
 	every := r.config.Fast
 	if wait < 4*every {
@@ -383,8 +381,7 @@ func (src *source) read(response *http.Response, page *bufio.Reader) (reading Re
 	return reading, err
 }
 
-// limitedReader fails if the page is larger than left. With io.LimitedReader, a truncated page
-// would look complete.
+// limitedReader fails on a page larger than left, which io.LimitedReader would truncate silently.
 type limitedReader struct {
 	r    io.Reader
 	left int64

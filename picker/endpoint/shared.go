@@ -10,9 +10,9 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// A process receives some readings without a scrape: from a peer that read the page (Receive), or
-// from the server (Push). It then waits a quarter longer before it reads the page itself. So in the
-// end one process reads each page.
+// A process gets some readings without a scrape: from a peer that read the page (Receive), or from
+// the server (Push). It then waits a quarter longer before it reads the page itself. So in the end
+// one process reads each page.
 
 func follow(least, most, age time.Duration) (time.Duration, time.Duration) {
 	return max(0, least-age), max(0, most+most/4-age)
@@ -51,8 +51,7 @@ func (r *Reading) valid() bool {
 		r.Adapters.Max >= 0 && r.Adapters.Max <= maxSlots
 }
 
-// Receive stores a reading that a peer made of one of this process's pages. page is the page's
-// number.
+// Receive stores a peer's reading of one of this process's pages. page is the page's number.
 func (r *Registry) Receive(addr netip.AddrPort, page uint64, reading Reading, now time.Time) error {
 	if !reading.valid() {
 		return errReading

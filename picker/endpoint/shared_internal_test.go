@@ -71,7 +71,7 @@ func processes(t *testing.T, n int, specs []Spec) (all []*process) {
 	return all
 }
 
-// bubble runs a test in a bubble with a clock of its own.
+// bubble runs a test in a synctest bubble, with the process's start in its virtual time.
 func bubble(t *testing.T, run func(t *testing.T)) {
 	start := processStart
 	defer func() { processStart = start }()

@@ -12,24 +12,24 @@ import (
 // but no tokens. A server becomes silent, and so suspect, if requests wait far longer than
 // predicted for their first token while the server shows no progress: no body byte of any request,
 // and no change of the token counters on its page. Without token counters, a response that is not
-// streamed shows no progress until its end. While such a response is in flight, only its own
-// predicted total time counts, and waiting streams at the same server are ignored.
+// streamed shows no progress until its end. During such a response, only its own predicted total
+// time counts, and waiting streams at the same server are ignored.
 const (
-	// A wait is too long if it is beyond times the predicted time.
+	// A wait is too long beyond this multiple of the predicted time.
 	beyond = 4
-	// leastWait is the shortest wait that can be too long. leastBlind replaces it without token
-	// counters, because streams report their bytes only every 2 s.
+	// leastWait is the shortest wait that can be too long. Without token counters it is leastBlind,
+	// because streams report their bytes only every 2 s.
 	leastWait, leastBlind = 2 * time.Second, 4500 * time.Millisecond
 	unknownWait           = 20 * time.Second
-	// Waits of successive requests are added up if the gaps between them are at most forgetWait.
+	// Successive requests' waits are added up over gaps of at most forgetWait.
 	forgetWait = 30 * time.Second
 	reportGap  = 2500 * time.Millisecond
 	MaxGiven   = 3
 )
 
-// Silence describes a server that is suspect because it sends no tokens. It is immutable.
+// Silence describes why a server is suspect that sends no tokens. It is immutable.
 type Silence struct {
-	// Since is when requests began to wait without progress of the server.
+	// Since is when requests began to wait without progress.
 	Since time.Time `json:"since"`
 	// Headers means that the server sent response headers, but no body.
 	Headers bool `json:"headersOnly,omitempty"`
@@ -55,25 +55,25 @@ func (s *Silence) String() string {
 type motion struct {
 	silence atomic.Pointer[Silence]
 	given   atomic.Int64 // requests sent to the server since it became silent
-	plain   atomic.Int64 // requests in flight whose responses are not streamed
+	plain   atomic.Int64
 	page    atomic.Int64 // when a page's token counters or KV cache usage last changed
-	blind   atomic.Bool  // a stream made progress while the page's counters did not change
-	began   atomic.Int64 // when the last silence began; 0 means never
+	blind   atomic.Bool  // a stream made progress without a change of the page's counters
+	began   atomic.Int64 // last silence; 0 means never
 
 	mu     sync.Mutex
-	moved  int64 // time of the server's last progress
+	moved  int64 // last progress of the server
 	proven int64
-	// Requests waited between from and to, perhaps with gaps; from is 0 if no request waits. limit
-	// is the longest wait that any of these requests may have.
+	// Requests waited between from and to, perhaps with gaps; from is 0 without waiting requests.
+	// limit is the longest wait that any of these requests may have.
 	from, to, limit int64
-	// overdue is the earliest time at which a request exceeds its own limit; 0 if none. reported is
-	// the time of the last report of a waiting request.
+	// overdue is when the first request exceeds its own limit; 0 if none. reported is the last
+	// report of a waiting request.
 	overdue, reported int64
 	headers           bool
 	model             string
-	tries             int // requests of users sent as trials since the server became silent
+	tries             int // users' requests sent as trials since the server became silent
 	denied            bool
-	retry             int64 // when the next trial may be sent
+	retry             int64 // time of the next trial
 	firsts            firstTokens
 	watched           bool
 }
@@ -82,14 +82,14 @@ type motion struct {
 type Progress struct {
 	Status   int
 	Bytes    int64         // of the response body so far
-	Sent     time.Duration // time until the server had the whole request; 0 if it does not have it yet
-	First    time.Duration // time from Sent until the first body byte; 0 if unknown
+	Sent     time.Duration // until the server had the whole request; 0 while it does not
+	First    time.Duration // from Sent to the first body byte; 0 if unknown
 	Streams  bool          // the response's headers arrived and allow a stream
 	Ended    bool
 	Canceled bool // the client or a timeout ended the request
 }
 
-// Progress records the request's progress p, as known at now.
+// Progress records a report of the request's progress.
 func (lease *Lease) Progress(p Progress, now time.Time) {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
@@ -98,12 +98,12 @@ func (lease *Lease) Progress(p Progress, now time.Time) {
 		return
 	}
 	if p.Status >= 400 {
-		p.Bytes = 0 // the body is an error message, perhaps from Envoy, so it shows no progress of the server
+		p.Bytes = 0 // an error message, perhaps from Envoy, shows no progress of the server
 	}
 	at, bytes, before := sinceStart(now), lease.bytes, lease.shown
 	lease.bytes, lease.shown = p.Bytes, at
 	if p.Streams = p.Streams || lease.work.Stream; p.Streams {
-		lease.movePlain(nil) // the pick did not know that the response streams, because it did not read the body
+		lease.movePlain(nil) // the pick could not see the stream, because it did not read the body
 	}
 	event := lease.work.Early && !p.Ended // the first bytes may be an early event, not a token
 	switch {
@@ -126,7 +126,7 @@ func (lease *Lease) Progress(p Progress, now time.Time) {
 	case p.Bytes > 0 && !event:
 	case p.Ended && !p.Canceled:
 	case p.Sent == 0:
-		lease.sent = at // the request is still being uploaded
+		lease.sent = at // the upload continues
 	default:
 		lease.waits(p, at)
 	}
@@ -143,8 +143,7 @@ func (lease *Lease) waits(p Progress, at int64) {
 		expected := load.expected(&lease.work)
 		first := max(leastWait, beyond*expected)
 		w.limit = int64(load.longest(first, lease.work.Whole, p.Streams, at, load == lease.load))
-		// If a request ends before the expected time, its client may have given up, so it does not
-		// count.
+		// A request that ends before the expected time does not count: its client may have left.
 		late := !p.Ended || at-w.from >= int64(expected)
 		if w.limit > 0 && late {
 			load.waits(w, at)
@@ -152,8 +151,8 @@ func (lease *Lease) waits(p Progress, at int64) {
 	}
 }
 
-// movePlain moves the request from its server's count of responses that are not streamed to the
-// count of another server, or to none if to is nil. The caller holds lease.mu.
+// movePlain moves the request, whose response is not streamed, from its server's count to another
+// server's, or to none if to is nil. The caller holds lease.mu.
 func (lease *Lease) movePlain(to *Load) {
 	if !lease.plain {
 		return
@@ -174,9 +173,8 @@ func (lease *Lease) waitsAt() []*Load {
 }
 
 // longest returns how long a request may wait for a token before the server counts as silent; 0
-// means forever. first is the limit for the first token. whole is the predicted time to the end of
-// the response. own means that the server generates the response, and does not only read the
-// prompt.
+// means forever. first is the limit for the first token, and whole the predicted time to the end of
+// the response. own means that the server generates the response, and not only reads the prompt.
 func (l *Load) longest(first, whole time.Duration, streams bool, at int64, own bool) time.Duration {
 	switch {
 	case l.counts(at) != nil:
@@ -206,8 +204,8 @@ func (m *motion) read(l *Load, old, next *sample) {
 	}
 }
 
-// counts returns a fresh sample with token counters; nil without one, or if the counters did not
-// change while a stream made progress.
+// counts returns a fresh sample with token counters. It returns nil without one, or if a stream
+// made progress while the counters stayed the same.
 func (l *Load) counts(at int64) *sample {
 	list := l.sources.Load()
 	if list == nil || l.motion.blind.Load() {
@@ -258,7 +256,7 @@ func (l *Load) waits(w wait, now int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.proven != 0 && w.from < m.proven {
-		return // a probe got a token after this request was sent, so only this request hangs
+		return // a later probe got a token, so only this request hangs
 	}
 	from := w.from
 	if m.moved != 0 {
@@ -303,8 +301,8 @@ func (l *Load) judge(now int64) {
 	together := m.from + m.limit
 	silent := m.to >= together || m.overdue != 0 && m.to >= m.overdue
 	if page := l.counts(now); page != nil {
-		// If the last report is recent, its requests probably still wait. A page read after the
-		// limit shows whether the server made progress.
+		// After a recent report, its requests probably still wait. A page read after the limit
+		// shows whether the server made progress.
 		waiting := m.overdue != 0 && now >= m.overdue && now-m.reported < int64(reportGap) && l.Total() > 0
 		due := together
 		if m.overdue != 0 {
@@ -353,7 +351,7 @@ func (l *Load) Suspect(now time.Time) {
 	}
 }
 
-// Silence describes why the server is silent; nil if it is not silent.
+// Silence describes why the server is silent, or is nil.
 func (l *Load) Silence() *Silence { return l.motion.silence.Load() }
 
 // Addr returns the server's address.
@@ -366,7 +364,7 @@ func (l *Load) Model() string {
 	return l.motion.model
 }
 
-// Answers records that a probe got a token. sent is when the probe was sent.
+// Answers records that a probe, sent at the time sent, got a token.
 func (l *Load) Answers(sent, now time.Time) {
 	l.moves(sinceStart(now))
 	l.health.succeed(sinceStart(now))
@@ -424,7 +422,7 @@ func (r *Registry) watch(l *Load) {
 // Waiting returns a channel that receives a value when Silent has a new server to judge.
 func (r *Registry) Waiting() <-chan struct{} { return r.waits }
 
-// Silent checks all servers whose requests wait, and returns the silent servers, which the caller
+// Silent judges all servers with waiting requests, and returns the silent ones, which the caller
 // must probe. more means that the caller must call Silent again soon.
 func (r *Registry) Silent(now time.Time) (silent []*Load, more bool) {
 	r.watching.Lock()

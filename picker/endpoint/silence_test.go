@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// motionRig is a server whose requests and metrics page a test sets. Times are seconds from its
-// start.
+// motionRig is a server whose requests and metrics page a test controls. Times are seconds since
+// begin.
 type motionRig struct {
 	*Registry
 	e      *Endpoint
@@ -27,7 +27,7 @@ func (m *motionRig) at(seconds float64) time.Time {
 	return m.begin.Add(time.Duration(seconds * float64(time.Second)))
 }
 
-// page reads the metrics page after further tokens.
+// page makes a scrape of the page with further tokens.
 func (m *motionRig) page(at, tokens float64) {
 	m.tokens += tokens
 	m.e.BeginScrape().Succeed(Reading{Running: 1, Tokens: m.tokens, CountsTokens: true}, m.at(at))
@@ -53,8 +53,8 @@ var (
 	gaveUp    = Progress{Status: 200, Sent: time.Millisecond, Ended: true, Canceled: true}
 )
 
-// follow reports the requests every 2 s, and reads the page, with further tokens, every second,
-// until a time. It returns when the server becomes silent, or 0.
+// follow reports the requests every 2 s, and reads the page with further tokens every second, until
+// a time. It returns when the server becomes silent, or 0.
 func (m *motionRig) follow(until, tokens float64, report Progress, leases ...*Lease) float64 {
 	for i := 1; ; i++ {
 		at := float64(i) / 10
@@ -86,7 +86,7 @@ func TestSilent_OnlyServerThatMovesNothing(t *testing.T) {
 		work   []Work
 		tokens float64 // further tokens on the page each second
 		report Progress
-		want   float64 // seconds until silent; 0: never
+		want   float64 // seconds until silent; 0 means never
 	}{
 		"headers only":                            {[]Work{stream}, 0, answered, 2},
 		"not even headers":                        {[]Work{stream}, 0, waiting, 2},
@@ -168,8 +168,8 @@ func TestSilent_UnpredictedRequestIsComparedWithOthers(t *testing.T) {
 	}
 }
 
-// The waits of several clients that give up show together that a server is silent. Clients that
-// leave before a token can come show nothing.
+// The waits of clients that give up add up until the server is silent. Clients that leave before a
+// token can come do not count.
 func TestSilent_ClientsThatGiveUpShowIt(t *testing.T) {
 	for _, tt := range []struct {
 		lasts, gap, want float64
@@ -271,8 +271,8 @@ func TestSilent_ServerThatLeavesIsForgotten(t *testing.T) {
 	}
 }
 
-// The late first token of a server that was stopped must not become the prediction for the next
-// requests: they would then wait as long at the next stop.
+// The late first token after a server's silence must not become a prediction: later requests would
+// wait as long at the next silence.
 func TestSilent_TokensAfterItShowNoSpeed(t *testing.T) {
 	for _, silent := range []bool{true, false} {
 		m := newMotionRig()

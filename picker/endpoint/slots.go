@@ -13,11 +13,11 @@ const maxWaiting = 1024
 // reported late, so a server that looks full may have room.
 type Slots struct {
 	mu      sync.Mutex
-	waiting []chan struct{} // the pick that waits longest comes first
+	waiting []chan struct{} // longest wait first
 }
 
-// Wait calls try whenever a slot may have become free, until try returns true, or timeout or ctx
-// ends. It returns false at once if maxWaiting picks already wait.
+// Wait calls try whenever a request may have ended, until try returns true, or timeout or ctx ends.
+// It returns false at once if maxWaiting picks already wait.
 func (s *Slots) Wait(ctx context.Context, timeout time.Duration, try func() bool) bool {
 	freed := make(chan struct{}, 1)
 	s.mu.Lock()
@@ -30,7 +30,7 @@ func (s *Slots) Wait(ctx context.Context, timeout time.Duration, try func() bool
 	defer s.leave(freed)
 	over := time.NewTimer(timeout)
 	defer over.Stop()
-	if try() { // a slot that became free before this pick waited causes no notification
+	if try() { // no notification covers the time before this pick waited
 		return true
 	}
 	for {

@@ -8,18 +8,18 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// Unread is a prompt that was sent to a server, but that the server may not have read yet.
+// Unread is a prompt that was sent to a server, which may not have read it yet.
 type Unread struct {
 	Pool   objectid.Target
 	Stream bool
-	// To has the pick's first endpoint, and the server that reads the prompt for this endpoint.
-	// Each may be zero.
+	// To has the pick's first endpoint, and the server that reads the prompt for this endpoint;
+	// zero for none.
 	To     [2]UnreadAt
 	blocks int
 	chain  [prefix.MaxBlocks]uint64
 }
 
-// UnreadAt is a server to which the prompt was sent.
+// UnreadAt is a server that the prompt was sent to.
 type UnreadAt struct {
 	At     netip.AddrPort
 	Server *prefix.Server
@@ -37,7 +37,7 @@ func NewUnread(pool objectid.Target, stream bool, chain prefix.Chain) *Unread {
 // Chain returns the prompt's chain, valid until End.
 func (u *Unread) Chain() prefix.Chain { return u.chain[:u.blocks] }
 
-// End releases u's memory for reuse: the caller must not use u any more.
+// End releases u's memory. The caller must not use u any longer.
 func (u *Unread) End() {
 	u.To = [2]UnreadAt{}
 	unreads.Put(u)

@@ -1,4 +1,4 @@
-// Package external has the code that the programs of `penstock-external` share: the HTTP server
+// Package external has the shared code of the programs of `penstock-external`: the HTTP server
 // (Server), the client for calls between the programs (Peer), and the forms of prompts in OpenAI's
 // API (FormOf). The programs are sample implementations of the external services of a pool with
 // picker.processor. Any program with the same protocol can replace one.

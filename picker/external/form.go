@@ -9,10 +9,10 @@ const (
 	OtherForm Form = iota // neither a string nor a list
 	TextForm
 	TextsForm // a list whose first element is a string
-	ListForm  // any other list; it may be empty
+	ListForm
 )
 
-// FormOf returns the form of a JSON value by its first byte, and by the first element of a list.
+// FormOf returns the form of a JSON value by its first byte, and by a list's first element.
 func FormOf(raw []byte) Form {
 	switch {
 	case len(raw) == 0:

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// The circuit breaker opens after this number of failures in a row: for leftOut, Do makes no
-	// call. Then one call tries again.
+	// The circuit breaker opens after this number of failures in a row. For leftOut, Do makes no
+	// call; then one call tries again.
 	failures = 5
 	leftOut  = 2 * time.Second
 	maxIdle  = 64
@@ -25,13 +25,13 @@ const (
 
 // PeerConfig configures a Peer. URL is required.
 type PeerConfig struct {
-	Name    string        // the peer's name in errors
+	Name    string
 	URL     string        // http://HOST:PORT or https://HOST:PORT
 	Timeout time.Duration // of a call; default 300 ms
-	Release string        // the release of this program; default Release()
+	Release string        // of this program; default Release()
 }
 
-// Peer calls another program. The other program may be absent, slow or of another release.
+// Peer calls another program, which may be absent, slow or of another release.
 type Peer struct {
 	cfg     PeerConfig
 	base    string
@@ -67,8 +67,8 @@ func NewPeer(cfg PeerConfig) (*Peer, error) {
 type Call struct {
 	Method, Path string
 	Body         []byte
-	TraceParent  string // W3C trace context; "" for none
-	Limit        int64  // maximum size of the response, in bytes
+	TraceParent  string // W3C; "" for none
+	Limit        int64  // of the response, in bytes
 }
 
 // Response is a Peer's response.
@@ -77,8 +77,8 @@ type Response struct {
 	Body   []byte
 }
 
-// Do calls the peer. It returns an error for statuses from 500 on, except 503, and for responses
-// from another minor release.
+// Do calls the peer. It returns an error for responses from another minor release, and for statuses
+// from 500 on, except 503.
 func (p *Peer) Do(ctx context.Context, c Call) (*Response, error) {
 	r, err := p.breaker.Execute(func() (*Response, error) { return p.do(ctx, c) })
 	switch {

@@ -6,11 +6,10 @@ import (
 	"github.com/penstock-project/penstock/manifests/release"
 )
 
-// VersionHeader names the response header with the release of the program that sent it, such as
-// v0.1.2.
+// VersionHeader is the response header with the release of its sender, such as v0.1.2.
 const VersionHeader = "x-penstock-version"
 
-// Release returns the release of this build; "(devel)" for a build outside of a source tree.
+// Release returns the release of this build, or "(devel)" outside of a source tree.
 func Release() string { return release.Version() }
 
 func minor(version string) string {

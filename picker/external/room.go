@@ -11,9 +11,9 @@ import (
 // bodyPart is the buffer of a body before its first byte arrives, in bytes.
 const bodyPart = 64 << 10
 
-// room bounds the memory of all request bodies. The buffer of a body grows while its bytes arrive,
-// so a client that only announces a large body takes little. The bodies from one address take at
-// most half of all, or one body if this is more.
+// room bounds the memory of all request bodies. A body's buffer grows while its bytes arrive, so a
+// client that only announces a large body takes little. The bodies from one address take at most
+// half of all, or one body if this is more.
 type room struct {
 	all, each int64
 
@@ -48,8 +48,8 @@ func (r *room) release(address string, n int64) {
 	}
 }
 
-// read reads a body of a known size. The caller calls release when the body is no longer used, and
-// also after an error.
+// read reads a body of a known size. The caller calls release after the last use of the body, and
+// after an error.
 func (r *room) read(request *http.Request, size int64) (body []byte, release func(), err error) {
 	address, _, err := net.SplitHostPort(request.RemoteAddr)
 	if err != nil {

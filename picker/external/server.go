@@ -20,18 +20,17 @@ import (
 
 // ServerConfig configures a Server. Component, Listen, Body and Bodies are required.
 type ServerConfig struct {
-	Component string // processor, router or tokens
+	Component string
 	Listen    string // HOST:PORT; port 0 means any free port
-	Body      int64  // maximum size of a request's body, in bytes
-	Bodies    int64  // maximum size of all bodies in memory, in bytes
-	Release   string // the release of this program; default Release()
+	Body      int64  // maximum of one body, in bytes
+	Bodies    int64  // maximum of all bodies in memory, in bytes
+	Release   string // of this program; default Release()
 	Grace     time.Duration
 	Metrics   *prometheus.Registry // served at /metrics; may be nil
 	Log       *slog.Logger         // default slog.Default()
 }
 
-// Server is the HTTP server of a program. Besides the program's paths, it serves GET /healthz,
-// /version and /metrics.
+// Server is a program's HTTP server. It also serves GET /healthz, /version and /metrics.
 type Server struct {
 	cfg      ServerConfig
 	mux      *http.ServeMux
@@ -63,7 +62,7 @@ func NewServer(cfg ServerConfig) *Server {
 	return s
 }
 
-// Handle adds a handler. The handler receives the whole body, and may keep the slice.
+// Handle adds a handler, which receives the whole body, and may keep the slice.
 func (s *Server) Handle(pattern string, handle func(w http.ResponseWriter, r *http.Request, body []byte)) {
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		size := r.ContentLength
@@ -117,7 +116,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	server := &http.Server{
 		Handler: s, ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:  5 * time.Second, // a body that stalls takes memory that other bodies need
+		ReadTimeout:  5 * time.Second, // a stalled body takes memory that other bodies need
 		WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelWarn),
 	}
@@ -151,5 +150,5 @@ func Fail(w http.ResponseWriter, status int, format string, args ...any) {
 func WriteJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("content-type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // fails only if the client is gone
+	_ = json.NewEncoder(w).Encode(v) // fails only if the client has disconnected
 }

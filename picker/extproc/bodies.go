@@ -9,7 +9,7 @@ import (
 // DefaultBodies is the default limit of NewBodies, in bytes.
 const DefaultBodies = 256 << 20
 
-// ReasonOverloaded is the reason of a 503 if Bodies has no room for a body that the pick requires.
+// ReasonOverloaded is the reason of a 503 if Bodies has no room for a required body.
 const ReasonOverloaded = "picker_overloaded"
 
 const (
@@ -18,8 +18,8 @@ const (
 )
 
 // Bodies bounds the memory of the request bodies that a process holds until their picks. Above the
-// bound, picks do not read bodies. In the body mode BUFFERED, the picker does not request a body
-// that would exceed the bound, because gRPC holds the whole body in memory before Bodies counts it.
+// bound, picks do not read bodies. In the body mode BUFFERED, gRPC holds the whole body before
+// Bodies counts it. So the picker does not request a body that would exceed the bound.
 type Bodies struct {
 	limit            int64
 	held             atomic.Int64
@@ -34,11 +34,11 @@ func NewBodies(limit int64) *Bodies {
 	return &Bodies{limit: limit}
 }
 
-// Held returns the number of bytes held now, including overhead.
+// Held returns the bytes held now, including overhead.
 func (b *Bodies) Held() int64 { return b.held.Load() }
 
-// Unread returns the number of picks that read no body because of the bound. Rejected returns the
-// number of requests that got a 503 because of the bound.
+// Unread counts the picks that read no body because of the bound. Rejected counts the requests that
+// got a 503 because of it.
 func (b *Bodies) Unread() uint64   { return b.unread.Load() }
 func (b *Bodies) Rejected() uint64 { return b.rejected.Load() }
 
@@ -51,8 +51,8 @@ func (b *Bodies) take(n int64, share *int64) bool {
 	return true
 }
 
-// room reports whether a body of n bytes fits. It reserves no memory, because a client may declare
-// a body and never send it.
+// room reports whether a body of n bytes fits. It reserves no memory: a client may declare a body
+// and never send it.
 func (b *Bodies) room(n int64) bool { return n == 0 || b.held.Load()+n+scannerBytes <= b.limit }
 
 func (b *Bodies) give(n int64, share *int64) {

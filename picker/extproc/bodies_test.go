@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// stalled starts uploads that send size bytes each and never end, so that their picks wait.
+// stalled starts uploads of size bytes each that never end, so their picks wait.
 func stalled(t *testing.T, p *fakePicker, uploads, size int) (conn func(pairs ...string) client) {
 	c := start(t, p)
 	for range uploads {
@@ -25,8 +25,8 @@ func stalled(t *testing.T, p *fakePicker, uploads, size int) (conn func(pairs ..
 	return func(pairs ...string) client { return open(t, c, pairs...) }
 }
 
-// If Bodies has no room for a body in FULL_DUPLEX_STREAMED, the picker sends the body back at once,
-// and picks without it.
+// If Bodies has no room for a body in FULL_DUPLEX_STREAMED, the picker sends it back at once, and
+// picks without it.
 func TestBodies_StalledUploadsTakeBoundedMemory(t *testing.T) {
 	const limit = 1 << 20
 	p := &fakePicker{policy: BodyPolicy{Wait: true, Limit: 32 << 20}, held: NewBodies(limit),
@@ -69,8 +69,7 @@ func TestBodies_OtherClustersTakeNoRoomFromOurGateways(t *testing.T) {
 	}
 }
 
-// If Bodies has no room for a body that the pick requires, the client gets an error in OpenAI's
-// format.
+// If Bodies has no room for a required body, the client gets an error in OpenAI's format.
 func TestBodies_BodyThatAPickerNeedsIsRejected(t *testing.T) {
 	p := &fakePicker{policy: BodyPolicy{Wait: true, Whole: true, Limit: 32 << 20}, held: NewBodies(1 << 20)}
 	k := stalled(t, p, 3, 280<<10)()
@@ -86,8 +85,8 @@ func TestBodies_BodyThatAPickerNeedsIsRejected(t *testing.T) {
 	}
 }
 
-// If Bodies has no room for the declared length of a body, the picker answers as soon as it has the
-// headers, so neither Envoy nor gRPC buffers the body.
+// If Bodies has no room for a body's declared length, the picker answers the headers at once. So
+// neither Envoy nor gRPC buffers the body.
 func TestBodies_BodyThatWouldNotFitIsNotSent(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		p := &fakePicker{policy: BodyPolicy{Wait: true, Whole: whole, Limit: 32 << 20}, held: NewBodies(1 << 20),

@@ -11,8 +11,8 @@ import (
 // MaxCalls bounds the open calls from another cluster at a process.
 const MaxCalls = 16384
 
-// Calls bounds the open calls from each other cluster. All calls whose connections do not
-// authenticate a cluster share one bound. Calls of this cluster's Gateways have no bound.
+// Calls bounds the open calls from each other cluster. Connections that authenticate no cluster
+// share one bound. Calls of this cluster's Gateways have no bound.
 type Calls struct {
 	limit  int
 	excess atomic.Uint64
@@ -29,7 +29,7 @@ func NewCalls(limit int) *Calls {
 	return &Calls{limit: limit, open: map[string]int{}}
 }
 
-// Excess returns the number of calls that the limit rejected.
+// Excess counts the calls that the limit rejected.
 func (c *Calls) Excess() uint64 { return c.excess.Load() }
 
 func (c *Calls) begin(cluster string) (err error) {

@@ -16,9 +16,9 @@ import (
 
 const (
 	maxChangedHeaders = 64
-	maxChangedBytes   = 32 << 10 // sum of names and values, in bytes
-	// maxBodyGrowth bounds how much longer a remote picker may make a body, in bytes. A picker may
-	// add the token IDs of a long prompt.
+	maxChangedBytes   = 32 << 10 // sum of names and values
+	// maxBodyGrowth bounds how much longer a remote picker may make a body, in bytes. The picker
+	// may add the token IDs of a long prompt.
 	maxBodyGrowth = 4 << 20
 )
 
@@ -47,7 +47,7 @@ func (n *Names) changeable(name string) bool {
 	if name == "" || reserved(name) || slices.Contains(ownHeaders, name) || name == strings.ToLower(n.Destination) {
 		return false
 	}
-	for i := range len(name) { // rejects pseudo-headers, too
+	for i := range len(name) { // also rejects pseudo-headers
 		if c := name[i]; c <= ' ' || c >= 0x7f || strings.IndexByte("\"(),/:;<=>?@[\\]{}", c) >= 0 {
 			return false
 		}
@@ -103,7 +103,7 @@ func (c *Changes) add(m *extprocv3.HeaderMutation, names *Names) error {
 
 func (c *Changes) write(w *writer) {
 	if c.headers != nil {
-		b, _ := proto.Marshal(c.headers) // cannot fail: names are in ASCII
+		b, _ := proto.Marshal(c.headers) // no error, because names are in ASCII
 		w.text(string(b))
 	}
 }
@@ -114,16 +114,16 @@ func (c *Changes) sets(name string) bool {
 	})
 }
 
-// returned is the body that a remote picker sends back. It has a copy only if this body differs
-// from the sent body.
+// returned is the body that a remote picker sends back. It keeps a copy only if this body differs
+// from the sent one.
 type returned struct {
 	sent    mem.BufferSlice
 	size    int
-	same    int // length of the unchanged beginning
+	same    int // bytes of the unchanged beginning
 	own     []byte
 	changed bool
 	begun   bool
-	take    func(bytes int) bool // reserves memory in Bodies
+	take    func(bytes int) bool
 }
 
 func (b *returned) write(chunk []byte) error {

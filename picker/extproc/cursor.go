@@ -80,7 +80,7 @@ func (c *cursor) length() (int, error) {
 	return int(v), nil
 }
 
-// bytes returns the next n bytes: as a view if they are in one buffer, otherwise as a copy.
+// bytes copies only if the bytes are in several buffers.
 func (c *cursor) bytes(n int) []byte {
 	if n == 0 {
 		return nil
@@ -170,7 +170,7 @@ func (c *cursor) skip(num protowire.Number, typ protowire.Type, depth int) error
 	return fmt.Errorf("wire type %d does not exist", typ)
 }
 
-// fields calls f for each field of b that is length-delimited (f gets val) or a varint (f gets
+// fields calls f for each field of b that is length-delimited (value in val) or a varint (in
 // num64).
 func fields(b []byte, f func(num protowire.Number, val []byte, num64 uint64, typ protowire.Type) error) error {
 	for len(b) > 0 {

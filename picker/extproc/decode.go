@@ -35,14 +35,13 @@ const (
 	ModeFullDuplexStreamed Mode = 4
 )
 
-// Message is one ProcessingRequest, reduced to the fields that a picker reads. Its slices are valid
-// until Free.
+// Message has a ProcessingRequest's fields that a picker reads. Its slices are valid until Free.
 type Message struct {
 	Kind        Kind
 	EndOfStream bool // also true for end_of_stream_without_message
 	// Observe is observability_mode: the picker must not respond.
 	Observe bool
-	// RequestMode and ResponseMode are set only in a stream's first message, otherwise ModeUnknown.
+	// RequestMode and ResponseMode are set in a stream's first message, else ModeUnknown.
 	RequestMode, ResponseMode Mode
 	// Body has views of the chunk. Each view holds a reference until Free or TakeBody.
 	Body mem.BufferSlice
@@ -72,7 +71,7 @@ func (m *Message) Free() {
 	messages.Put(m)
 }
 
-// DropBody frees the body, but not m itself. It must not be called if m has headers.
+// DropBody frees the body, but not m. m must have no headers.
 func (m *Message) DropBody() {
 	m.Body.Free()
 	m.raw.Free()
@@ -81,7 +80,7 @@ func (m *Message) DropBody() {
 	m.Body, m.raw = m.Body[:0], m.raw[:0]
 }
 
-// TakeBody appends the body's views to dst. The caller then owns their references.
+// TakeBody appends the body's views to dst, whose owner then owns their references.
 func (m *Message) TakeBody(dst mem.BufferSlice) mem.BufferSlice {
 	dst = append(dst, m.Body...)
 	clear(m.Body)
@@ -128,8 +127,8 @@ func (m *Message) unmarshal(data mem.BufferSlice) error {
 	return nil
 }
 
-// phase reads the member of the oneof for a phase. As in all protobuf readers, the value merges
-// with an earlier value of the same member, and replaces an earlier value of another member.
+// phase reads the member of the oneof for a phase. As protobuf requires, the value merges with an
+// earlier value of the same member, and replaces an earlier value of another member.
 func (m *Message) phase(c *cursor, kind Kind) error {
 	n, err := c.length()
 	if err != nil {

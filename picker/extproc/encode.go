@@ -14,33 +14,31 @@ import (
 // MaxChunk bounds the body bytes in one StreamedBodyResponse. Envoy limits a message to 64 KiB.
 const MaxChunk = 62 << 10
 
-// Answer is a Picker's decision about one request.
+// Answer is a Picker's decision about a request.
 type Answer struct {
-	// Status is 0 for a pick, otherwise the HTTP status of an immediate response.
+	// Status is 0 for a pick, else the HTTP status of an immediate response.
 	Status int
 	// Endpoints are "ip:port", or "envoy://hops/NAME" for a hop. The Picker may reuse the list's
 	// memory after Track.End.
 	Endpoints List
-	// MaxRetries is the value of x-envoy-max-retries. If it is negative, the header is not set.
+	// MaxRetries is the value of x-envoy-max-retries; a negative value sets no header.
 	MaxRetries int
-	// HeadersLimit is the time without headers after which Envoy tries the next endpoint in
-	// parallel; 0 means no limit.
+	// HeadersLimit is the time without headers after which Envoy also tries the next endpoint; 0
+	// means no limit.
 	HeadersLimit time.Duration
-	// Headers are the headers to set in the request. All other endpointpicker.RoutingHeaders are
-	// removed.
+	// Headers are headers to set in the request. Other endpointpicker.RoutingHeaders are removed.
 	Headers []Header
 	// TokenData is a JSON array of token IDs for the body's nvext.token_data, or nil. It needs
 	// BodyPolicy.OwnWorkers.
 	TokenData []byte
 	// TokenIDs replaces the body's "token_ids", if not nil. It needs BodyPolicy.Process.
 	TokenIDs []byte
-	// Changes are a remote picker's changes to the request.
-	Changes Changes
+	Changes  Changes
 	// Pool and Lease appear in the access log, if Lease is set.
 	Pool  string
 	Lease Lease
-	// Keeps means that the server stores the response, so the gateway must report the response's
-	// ID in the access log.
+	// Keeps means that the server stores the response. The gateway then reports the response's ID
+	// in the access log.
 	Keeps bool
 	// Used is an accesslog.PickText for the access log, or "".
 	Used string
@@ -53,8 +51,8 @@ type Answer struct {
 	// Both need a Status.
 	RetryAfter time.Duration
 	Dropped    string
-	// ServedNamespace is the metadata namespace in which the gateway names the endpoint that
-	// served; the default is in Config.Names.
+	// ServedNamespace is the metadata namespace in which the gateway names the serving endpoint;
+	// "" means Config.Names.
 	ServedNamespace string
 	// Track receives the response's headers and the stream's end; may be nil.
 	Track Tracker
@@ -90,11 +88,11 @@ func (l Lease) String() string {
 // Header is a header of a request or a response.
 type Header struct{ Name, Value string }
 
-// Response has the fields of a response's headers that a picker reads.
+// Response has the fields of response headers that a picker reads.
 type Response struct {
 	Status      int
-	Served      string // endpoint that served; "" if none did
-	Token       string // x-session-token of the picker behind the gateway; "" if absent
+	Served      string // serving endpoint; "" for none
+	Token       string // x-session-token of the picker behind the gateway, or ""
 	ContentType []byte
 }
 
@@ -102,11 +100,11 @@ type Response struct {
 type Tracker interface {
 	// Response returns a header to set, or the zero Header.
 	Response(Response) Header
-	// Begun is called at the first byte of the response's body, if the gateway sends the body to
-	// the picker as it arrives.
+	// Begun is called at the first byte of the response's body, if the gateway sends the body as it
+	// arrives.
 	Begun()
 	// End is called at the end of the stream: soon after the pick if the gateway does not send the
-	// response to the picker.
+	// response.
 	End()
 }
 
@@ -129,8 +127,7 @@ const (
 	replyTimeout          protowire.Number = 10
 )
 
-// writer encodes a message from its end to its beginning, so that it knows a nested message's
-// length when it writes the nested message's tag.
+// writer encodes a message backward. So a nested message's length is known when its tag is written.
 type writer struct {
 	buf []byte
 	at  int
@@ -191,7 +188,6 @@ func (w *writer) uint(num protowire.Number, v uint64) {
 	w.tag(num, protowire.VarintType)
 }
 
-// header sets a header in HeaderMutation.set_headers.
 func (w *writer) header(name string, value ...string) {
 	option := w.len()
 	w.uint(3, 2) // OVERWRITE_IF_EXISTS_OR_ADD
@@ -211,8 +207,7 @@ func (w *writer) field(key string, value ...string) {
 	w.close(1, entry)
 }
 
-// namespace wraps the fields that were written since mark in a Struct, the entry name of
-// dynamic_metadata.
+// namespace wraps the fields written since mark in a Struct, as the entry name of dynamic_metadata.
 func (w *writer) namespace(name string, mark int) {
 	w.close(5, mark) // Value.struct_value
 	w.close(2, mark)
@@ -234,8 +229,8 @@ func pickReply(phase protowire.Number, a *Answer, c *change, names *Names) *repl
 	return r.set(&w)
 }
 
-// pick writes the response for a pick. The oneof is the last field of the message, so that the
-// caller can append a new body. A response to trailers can carry only metadata.
+// pick writes the response for a pick. The oneof is the message's last field, so that the caller
+// can append a new body. A response to trailers can carry only metadata.
 func (w *writer) pick(phase protowire.Number, a *Answer, c *change, names *Names) {
 	if phase == replyRequestTrailers {
 		w.varint(0)
@@ -368,7 +363,7 @@ func errorBody(a *Answer, anthropic bool) string {
 	return string(body)
 }
 
-// All streams share these replies: they hold no pooled memory, so gRPC's Free has no effect.
+// All streams share these replies. They hold no pooled memory, so gRPC's Free has no effect.
 var (
 	passRequestHeaders   = passReply(replyRequestHeaders)
 	passResponseHeaders  = passReply(replyResponseHeaders)

@@ -18,28 +18,29 @@ import (
 	"github.com/penstock-project/penstock/picker/request"
 )
 
-// Request is an HTTP request at the time of its pick.
+// Request is an HTTP request at its pick.
 type Request struct {
-	// "namespace/name" of the Gateway whose key authenticates the call; "" if calls need no key.
+	// Gateway is the Gateway whose key authenticates the call, "namespace/name"; "" if calls need no
+	// key.
 	Gateway     string
-	Member      string   // other cluster that the call's connection authenticates; "" if none
+	Member      string   // authenticated by the call's connection; "" for none
 	Vouched     bool     // the ClusterSet believes Member's claims about callers
 	Pool        string   // "" if the gateway named none
-	Open        bool     // see MetadataKeyOpen
-	Imported    bool     // the call is from another cluster's gateway
+	Open        bool     // MetadataKeyOpen
+	Imported    bool     // from another cluster's gateway
 	One         bool     // the gateway reads one address (ORIGINAL_DST)
-	Retries     int      // number in the route's retry policy
-	Fixed       bool     // see MetadataKeyTries
-	Exact       bool     // see MetadataKeyUsage
+	Retries     int      // in the route's retry policy
+	Fixed       bool     // MetadataKeyTries
+	Exact       bool     // MetadataKeyUsage
 	Spill       []string // targets, in order
 	Subset      string   // label selector; "" for all
-	Pools       []string // pools of the route's rule; may be nil
-	Last        bool     // the request was already spilled
+	Pools       []string // of the route's rule; may be nil
+	Last        bool     // already spilled
 	Bodyless    bool     // the request ended with its headers
 	TraceParent string   // "" without tracing
 	Headers     *Message
-	// Body is set in BUFFERED and FULL_DUPLEX_STREAMED, if BodyPolicy has Whole or Keep. With Keep
-	// and without Whole, Body may be incomplete.
+	// Body is set in BUFFERED and FULL_DUPLEX_STREAMED, if BodyPolicy has Whole or Keep. With only
+	// Keep, Body may be incomplete.
 	Body mem.BufferSlice
 	// Facts are zero if the body was not read. Facts.Chain is valid only during Pick.Answer.
 	Facts request.Facts
@@ -48,16 +49,16 @@ type Request struct {
 	extended bool
 }
 
-// Reported reports whether an access log will report the request's end. Only gateways of this
-// cluster that Penstock configures send this log.
+// Reported reports whether an access log will report the request's end. Only this cluster's
+// gateways that Penstock configures send this log.
 func (r *Request) Reported() bool { return r.Pool != "" && !r.Imported }
 
 // MaxExtension bounds Extend. It is below Envoy's maximum (translator/envoy, maxMessageTimeout).
 const MaxExtension = time.Hour - 10*time.Second
 
-// Extend makes the gateway wait up to d for the next response, instead of 2 s. Later calls have no
-// effect, because Envoy accepts one extension for each message. In the body mode
-// FULL_DUPLEX_STREAMED, Extend has no effect, because Envoy has no timeout.
+// Extend makes the gateway wait up to d for the next response, instead of 2 s. Only the first call
+// has an effect, because Envoy accepts one extension for each message. In the body mode
+// FULL_DUPLEX_STREAMED, Envoy has no timeout.
 func (r *Request) Extend(d time.Duration) {
 	x := r.exchange
 	if x == nil || r.extended || x.requestMode == ModeFullDuplexStreamed {
@@ -91,16 +92,16 @@ type exchange struct {
 	waiting bool
 	size    int
 	held    int64
-	scanner *request.Scanner // nil before the first body bytes
-	spread  *request.Spread  // nil if the pool needs no hash
+	scanner *request.Scanner // nil before the first byte
+	spread  *request.Spread  // nil without a hash for the pool
 	change  change
-	sent    mem.BufferSlice // the client's body without changes; nil unless the answer may change the body, too
+	sent    mem.BufferSlice // the client's body, nil if the answer cannot change the body
 	renamed mem.BufferSlice // copy of sent with the replaced model; nil if the model stays
 	rewrite *request.Rewriter
 
 	done        bool
 	rejected    bool
-	requestEnd  bool // the end of the body was sent back to Envoy (FULL_DUPLEX_STREAMED)
+	requestEnd  bool // Envoy got the end of the body back (FULL_DUPLEX_STREAMED)
 	responseEnd bool
 	begun       bool
 	track       Tracker
@@ -129,8 +130,7 @@ func (x *exchange) close() {
 
 func (x *exchange) send(r *reply) error { return x.stream.SendMsg(r) }
 
-// handle answers one message and frees it, except the request's headers, which are kept until the
-// stream ends.
+// handle answers a message and frees it, but keeps the request's headers until the stream ends.
 func (x *exchange) handle(m *Message) error {
 	x.learnModes(m)
 	if m.Kind == RequestHeaders && x.request.Headers == nil {
@@ -190,8 +190,8 @@ func (x *exchange) requestHeaders(m *Message) error {
 		return x.choose(replyRequestHeaders)
 	}
 	if !x.waits(m) {
-		// End the call if the access log reports the request's end, because Envoy buffers the body
-		// for the picker until the call ends.
+		// Envoy buffers the body for the picker until the call ends. So the call ends here if the
+		// access log reports the request's end.
 		x.done = x.request.Reported() && !x.policy.Whole &&
 			(x.requestMode == ModeBuffered || x.requestMode == ModeBufferedPartial)
 		return x.choose(replyRequestHeaders)
@@ -200,8 +200,8 @@ func (x *exchange) requestHeaders(m *Message) error {
 	case ModeBuffered, ModeBufferedPartial:
 		if !x.bodies.room(declared(m)) {
 			// Pick without the body: gRPC would receive the whole body before Bodies counts it.
-			// With Process the request gets a 503, because the picker cannot remove members from a
-			// body that it does not read.
+			// With Process the request gets a 503, because the picker cannot remove members from an
+			// unread body.
 			if problem := x.overloaded(x.policy.Process && x.request.Reported()); problem != nil {
 				return x.answer(replyRequestHeaders, problem)
 			}
@@ -220,8 +220,8 @@ func (x *exchange) requestHeaders(m *Message) error {
 	return x.choose(replyRequestHeaders)
 }
 
-// waits reports whether the pick waits for the body. It returns false for upgrades and gRPC
-// streams, which may never end, and for multipart bodies, which have no prompt.
+// waits reports whether the pick waits for the body. Upgrades and gRPC streams may never end, and
+// multipart bodies have no prompt, so their picks do not wait.
 func (x *exchange) waits(headers *Message) bool {
 	if !x.policy.Wait && !x.policy.Prompts {
 		return false
@@ -328,7 +328,7 @@ func (x *exchange) requestBody(m *Message) error {
 }
 
 // overloaded is called if Bodies has no room for a body. It returns a 503 if needed is true or the
-// policy requires the body, otherwise nil.
+// policy requires the body, else nil.
 func (x *exchange) overloaded(needed bool) *Answer {
 	if needed || x.policy.Whole || x.policy.Rewrite || x.policy.OwnWorkers {
 		x.bodies.rejected.Add(1)
@@ -342,7 +342,7 @@ func (x *exchange) overloaded(needed bool) *Answer {
 func declared(m *Message) int64 { return int64(Digits(m.Header("content-length"), 12)) }
 
 // read reads a chunk of the body that the pick waits for. whole is false if Bodies has no room for
-// the chunk: the pick then continues without the body, or the request gets the answer problem.
+// the chunk. The pick then continues without the body, or the request gets the answer problem.
 func (x *exchange) read(m *Message, streamed bool) (whole bool, problem *Answer) {
 	if x.size += m.Body.Len(); x.size > x.policy.Limit {
 		return false, &Answer{Status: 413, Reason: "body_too_large",

@@ -13,8 +13,8 @@ const HeaderDead = "penstock-server-dead"
 
 // Failures determines whether servers with failed responses are dead.
 type Failures interface {
-	// Dead reports whether a server of a pool is dead. It may block. The parameter gateway names
-	// the Gateway that picks from the pool.
+	// Dead reports whether a server of a pool is dead. It may block. gateway is the Gateway that
+	// picks from the pool.
 	Dead(ctx context.Context, gateway, pool string, server netip.AddrPort) bool
 }
 

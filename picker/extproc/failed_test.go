@@ -42,7 +42,7 @@ func TestFailed_ResponseOfDeadServerIsMarked(t *testing.T) {
 	}
 }
 
-// Callers from other clusters may only request picks: calls about failed responses are denied.
+// Calls about failed responses from other clusters are denied.
 func TestFailed_OthersMayNotAsk(t *testing.T) {
 	for name, config := range map[string]Config{
 		"a port of one pool": {Pool: "ns/pool"},

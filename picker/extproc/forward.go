@@ -27,7 +27,7 @@ type conversation struct {
 }
 
 // silence bounds how long a conversation waits for the body after a remote picker's pick. The
-// protocol requires that pickers send the body back, but not all do.
+// protocol requires pickers to send the body back, but some do not.
 const silence = 250 * time.Millisecond
 
 type received struct {
@@ -54,7 +54,7 @@ func (c *conversation) converse() (RemoteAnswer, error) {
 		if err != nil {
 			return RemoteAnswer{}, err
 		}
-		if c.body.begun { // even if this message has the answer, too
+		if c.body.begun { // even if this message also has the answer
 			c.peer.returns.Store(true)
 		}
 		if done {
@@ -95,9 +95,9 @@ func (c *conversation) send() error {
 	return nil
 }
 
-// receive reads a remote picker's messages until the call ends. It also reads the messages after
-// the answer, because a remote picker that cannot send them would not read the response headers. It
-// ends the call if these messages are together larger than the body and one more message.
+// receive reads a remote picker's messages until the call ends. It also reads messages after the
+// answer: a remote picker that cannot send them would not read the response headers. receive ends
+// the call if all messages exceed the size of the body and one more message.
 func (c *conversation) receive(messages chan<- received) {
 	limit := c.body.size + maxMessage
 	for {
@@ -150,7 +150,7 @@ func (c *conversation) take(r received) (done bool, err error) {
 	if len(c.answer.Endpoints) == 0 {
 		c.answer.Endpoints = m.endpoints
 	}
-	// Some pickers acknowledge bodies, but do not return them.
+	// Some pickers acknowledge bodies without returning them.
 	end := len(c.q.Body) == 0 || m.body && m.chunk == nil && !c.body.begun
 	if m.chunk != nil {
 		if err := c.body.write(m.chunk.GetBody()); err != nil {
@@ -171,7 +171,7 @@ const (
 	maxEndpoints    = 16       // further endpoints are dropped
 	maxEndpointText = 64       // bytes; an IPv6 address with a port has at most 47
 	maxImmediate    = 64 << 10 // bytes
-	maxMessages     = 64       // number of messages before the pick
+	maxMessages     = 64       // before the pick
 )
 
 func endpoints(list string) []string {
@@ -227,7 +227,7 @@ func (t *remoteTracker) Response(r Response) Header {
 	return Header{}
 }
 
-// Begun does nothing, because a remote picker gets no response bodies.
+// Begun does nothing: a remote picker gets no response bodies.
 func (*remoteTracker) Begun() {}
 
 // End may be called from any goroutine, and repeatedly.
@@ -258,7 +258,7 @@ type remoteMessage struct {
 }
 
 // read decodes a message and adds its header changes to the answer. To bound memory, a Remote
-// decodes one message at a time: decoded small fields are many times larger than encoded ones.
+// decodes one message at a time: small fields are many times larger after decoding.
 func (c *conversation) read(b encoded) (m remoteMessage, err error) {
 	c.remote.decoding.Lock()
 	defer c.remote.decoding.Unlock()
@@ -300,7 +300,7 @@ func destination(r *extprocv3.ProcessingResponse, mutation *extprocv3.HeaderMuta
 	return named
 }
 
-// headerValue returns a header's value. Current pickers set raw_value; older ones may set value.
+// headerValue returns raw_value, or value as older pickers may set.
 func headerValue(h *corev3.HeaderValue) []byte {
 	if len(h.GetRawValue()) > 0 {
 		return h.GetRawValue()

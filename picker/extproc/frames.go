@@ -6,12 +6,12 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// Frames is a pool for the frame buffers of a gRPC server. It replaces gRPC's own pool, which
-// clears buffers: clearing takes 2.6 % of the CPU of a pick with a body of 100 KB.
+// Frames is a pool for the frame buffers of a gRPC server. gRPC's own pool clears buffers, which
+// takes 2.6 % of the CPU of a pick with a body of 100 KB.
 type Frames struct{ pools [len(frameSizes)]sync.Pool }
 
-// frameSizes are the lengths of the pooled buffers, in bytes. No frame is larger than the largest,
-// and gRPC never puts buffers of 1 KiB or less into a pool.
+// frameSizes are the lengths of the pooled buffers, in bytes. The last is the largest frame. gRPC
+// pools no buffers of 1 KiB or less.
 var frameSizes = [...]int{2 << 10, 4 << 10, 8 << 10, 16 << 10}
 
 var _ mem.BufferPool = (*Frames)(nil)

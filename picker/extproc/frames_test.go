@@ -20,13 +20,13 @@ func TestFrames_BuffersHaveTheLengthThatWasAskedFor(t *testing.T) {
 			f.Put(b)
 		}
 	}
-	f.Put(new(make([]byte, 3))) // a buffer that another pool made
+	f.Put(new(make([]byte, 3))) // from another pool
 	if b := f.Get(3); len(*b) != 3 || cap(*b) < 2<<10 {
 		t.Errorf("%d of %d bytes after a buffer of 3 was given, want 3 and at least %d", len(*b), cap(*b), 2<<10)
 	}
 }
 
-// Frames reuses buffers. Otherwise each prompt would create as many bytes of garbage as it has.
+// Frames reuses buffers. Otherwise each prompt would create as much garbage.
 func TestFrames_AreUsedAgainWithoutClearing(t *testing.T) {
 	var f extproc.Frames
 	again := false

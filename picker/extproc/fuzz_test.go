@@ -16,8 +16,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// pooled cuts data into buffers of n bytes, like HTTP/2 frames. The returned pool counts the
-// buffers that are not freed.
+// pooled cuts data into buffers of n bytes, like HTTP/2 frames. The pool counts the buffers that
+// are not freed.
 func pooled(data []byte, n int) (mem.BufferSlice, *countingPool) {
 	pool := &countingPool{}
 	var bufs mem.BufferSlice
@@ -45,7 +45,7 @@ var lookedUp = []string{":path", ":status", "upgrade", "cookie", "content-type",
 	"x-envoy-max-retries", "x-gateway-model-name", "x-llm-d-slo-ttft-ms", "x-llm-d-slo-tpot-ms", "x-slo-ttft-ms",
 	"x-slo-tpot-ms", "x-other"}
 
-// view has the fields in which Message must equal the message that the generated code decodes.
+// view has the fields in which Message must equal a message of the generated code.
 type view struct {
 	Kind                      Kind
 	End, Observe              bool
@@ -165,7 +165,7 @@ func seeds(t testing.TB) [][]byte {
 		}
 		out = append(out, b)
 	}
-	// Messages with two different members of the oneof, and with one member twice.
+	// Messages with two members of the oneof, and with one member twice.
 	return append(out, slices.Concat(out[0], out[1]), slices.Concat(out[3], out[4]), slices.Concat(out[3], out[3]))
 }
 
@@ -273,8 +273,8 @@ func FuzzAnswer_EqualsGenerated(f *testing.F) {
 	})
 }
 
-// expect adds the headers that c sets to want. It compares the headers and the body that c removes
-// or replaces with got.
+// expect adds the headers that c sets to want, and compares c's removed headers and new body with
+// got.
 func (c *change) expect(t *testing.T, want map[string]string, got *extprocv3.CommonResponse) {
 	t.Helper()
 	var removed []string
@@ -318,8 +318,8 @@ func FuzzEcho_EqualsGenerated(f *testing.F) {
 	})
 }
 
-// A remote picker's message changes a bounded number of headers, and none of the gateway's own
-// headers.
+// A remote picker's message changes a bounded number of headers, and none that is the gateway's
+// own.
 func FuzzRemoteChanges_AreBounded(f *testing.F) {
 	mutation := &extprocv3.HeaderMutation{RemoveHeaders: []string{"X-Gone", "host"}}
 	for _, name := range []string{"X-A", "x-b", keyDestination, ":path", "x-envoy-a"} {

@@ -9,7 +9,7 @@ import (
 )
 
 // Codec returns the gRPC server's codec, for grpc.ForceServerCodecV2. It encodes ext_proc messages
-// of gateways itself, and all other messages as ordinary proto messages.
+// of gateways itself, and other messages as proto messages.
 func Codec() encoding.CodecV2 { return codec{proto: encoding.GetCodecV2("proto")} }
 
 type codec struct{ proto encoding.CodecV2 }

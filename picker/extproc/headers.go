@@ -6,8 +6,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 )
 
-// name is the index of a header that picks look up. One pass over a message finds all such headers,
-// which saves a pick 1.2 to 3.3 us.
+// name is the index of a header that picks look up. One pass over a message finds all these
+// headers, which saves a pick 1.2 to 3.3 us.
 type name uint8
 
 const (
@@ -30,8 +30,8 @@ const (
 	namePlainTPOT
 	names
 
-	// routing is the common index of all endpointpicker.RoutingHeaders. A Message keeps only
-	// whether it has such a header.
+	// routing is the index of all endpointpicker.RoutingHeaders. A Message records only whether it
+	// has one.
 	routing
 )
 
@@ -80,8 +80,8 @@ func nameOf[T string | []byte](text T) name {
 	return otherName
 }
 
-// Header returns a header's first value, or nil. name is in lower case; the name of a pseudo-header
-// begins with a colon.
+// Header returns a header's first value, or nil. name is in lower case, with a colon before a
+// pseudo-header's name.
 func (m *Message) Header(name string) []byte {
 	if n := nameOf(name); n != otherName && n != routing {
 		return m.named[n]
@@ -94,7 +94,7 @@ func (m *Message) Header(name string) []byte {
 	return nil
 }
 
-// Each yields each header's name and value, which are valid until Free.
+// Each yields each header's name and value, valid until Free.
 func (m *Message) Each(yield func(name, value []byte) bool) {
 	for _, block := range m.headers {
 		for len(block) > 0 {
@@ -125,8 +125,8 @@ func (m *Message) nameHeaders() {
 	}
 }
 
-// nextHeader reads one field of an encoded HeaderMap. ok is false if the field is not a header. The
-// value is raw_value, as Envoy sends it, or value, as other data planes may.
+// nextHeader reads one field of an encoded HeaderMap. ok is false if the field is no header. The
+// value is raw_value, as Envoy sends, or value, as other data planes may.
 func nextHeader(block []byte) (key, value, rest []byte, ok bool) {
 	num, entry, rest := nextField(block)
 	if num != 1 {
@@ -153,7 +153,7 @@ func nextHeader(block []byte) (key, value, rest []byte, ok bool) {
 	return key, value, rest, true
 }
 
-// nextField reads one field. num is 0 unless the field is length-delimited. rest is empty if b ends
+// nextField reads one field. num is 0 if the field is not length-delimited. rest is empty if b ends
 // inside the field.
 func nextField(b []byte) (num protowire.Number, payload, rest []byte) {
 	// Nearly all fields here have one-byte tags and lengths.

@@ -7,7 +7,7 @@ import (
 )
 
 // Subset returns the entries ("ip:port" or "ip") of the subset hint in a metadata namespace. set
-// reports whether there is a hint; an empty hint allows no endpoint.
+// reports whether there is a hint. An empty hint allows no endpoint.
 func (m *Message) Subset(namespace string) (entries []string, set bool) {
 	value, ok := m.metadata(namespace, keySubset)
 	if !ok {
@@ -37,8 +37,8 @@ func (m *Message) Subset(namespace string) (entries []string, set bool) {
 	return entries, true
 }
 
-// Served returns the endpoint that served the request ("ip:port"), or nil. It also reads the
-// protocol's namespace, which a data plane may use even if its picks have another namespace.
+// Served returns the serving endpoint ("ip:port"), or nil. It also reads the protocol's namespace,
+// which a data plane may use even if its picks have another one.
 func (m *Message) Served(namespace string) []byte {
 	value, ok := m.metadata(namespace, keyServed)
 	if !ok && namespace != namespaceLB {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Names are the names with which a data plane and a picker exchange endpoints. The defaults are the
-// names of the endpoint picker protocol.
+// Names are the names with which a data plane and a picker exchange endpoints. The defaults are
+// the endpoint picker protocol's names.
 type Names struct {
 	// Destination is the header and metadata key of a pick; default x-gateway-destination-endpoint.
 	Destination string
@@ -24,7 +24,7 @@ const (
 	keyServed       = "x-gateway-destination-endpoint-served"
 )
 
-// WithDefaults returns n with the protocol's names instead of empty names.
+// WithDefaults returns n with defaults for empty names.
 func (n Names) WithDefaults() Names {
 	return Names{cmp.Or(n.Destination, keyDestination), cmp.Or(n.Namespace, namespaceLB),
 		cmp.Or(n.Subset, namespaceSubset)}

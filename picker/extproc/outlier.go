@@ -13,8 +13,8 @@ const (
 )
 
 // outlier decides whether a remote picker gets requests. Like Envoy's outlier detection, it ejects
-// a picker that does not answer in time. After the ejection, it admits one trial request. It does
-// not eject a picker that fails at once.
+// a picker that does not answer in time, and then admits one trial request. A picker that fails at
+// once stays.
 type outlier struct {
 	mu       sync.Mutex
 	failures int
@@ -47,7 +47,7 @@ func (o *outlier) open(now time.Time) bool {
 type outcome int
 
 const (
-	answered outcome = iota // the picker answered or failed at once
+	answered outcome = iota
 	late
 	canceled
 )
@@ -62,7 +62,7 @@ func (o *outlier) done(now time.Time, trial bool, how outcome, err error) {
 	case answered:
 		o.failures, o.err = 0, nil
 	case late:
-		// If several requests in flight are late, only the first counts. A late trial also counts.
+		// Of several late requests in flight, only the first counts. A late trial also counts.
 		if o.failures > 0 && !trial {
 			return
 		}

@@ -25,7 +25,7 @@ func TestOutlier_StalledPickerGetsOneRequestAtATime(t *testing.T) {
 		}
 	}
 	o.done(at, false, late, stalled)
-	o.done(at, false, late, stalled) // the second late request of the two in flight does not count
+	o.done(at, false, late, stalled) // the second late request in flight does not count
 	for i, ejection := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
 		at = at.Add(ejection*time.Second - 1)
 		if _, err := o.admit(at); !errors.Is(err, stalled) {
@@ -35,7 +35,7 @@ func TestOutlier_StalledPickerGetsOneRequestAtATime(t *testing.T) {
 		if !admitted() || admitted() {
 			t.Fatalf("ejection %d: want one trial", i)
 		}
-		if i == 2 { // the trial's client leaves, so another request becomes the trial
+		if i == 2 { // the trial's client disconnects, so another request becomes the trial
 			if o.done(at, true, canceled, nil); !admitted() {
 				t.Fatal("a client that left decided")
 			}

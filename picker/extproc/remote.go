@@ -22,26 +22,23 @@ import (
 
 const (
 	connectTimeout = 500 * time.Millisecond
-	// turnTimeout bounds how long Ask waits for the answer of one address while it can still try
-	// another one.
+	// turnTimeout bounds how long Ask waits for one address while another one is left.
 	turnTimeout = 700 * time.Millisecond
 	// answerTimeout bounds Ask. It is below Envoy's 2 s, so that the request can still be answered.
 	answerTimeout = 1700 * time.Millisecond
-	// maxMessage bounds a remote picker's messages, in bytes.
-	maxMessage = 1 << 20
+	maxMessage    = 1 << 20 // in bytes
 )
 
-// pings make the client ping a remote picker while calls are open, to detect that it is frozen or
-// disconnected. A grpc-go server with default settings may close a connection because of so many
-// pings; the client then pings less often.
+// pings detect, during open calls, that a remote picker is frozen or disconnected. A grpc-go server
+// with default settings may close a connection with so many pings; the client then pings less.
 var pings = keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 2 * time.Second}
 
 // RemoteConfig locates a remote picker.
 type RemoteConfig struct {
-	Addrs []dial.Address // tried in order; required
-	TLS   dial.TLS       // for addresses that are not Cleartext
-	Names Names          // used by the remote picker
-	Pool  string         // pool to name to a remote picker with several pools; "" names none
+	Addrs []dial.Address // tried in order
+	TLS   dial.TLS       // for addresses without Cleartext
+	Names Names
+	Pool  string // pool to name to a remote picker with several pools, or ""
 }
 
 // Remote is the client side of the protocol: it forwards a gateway's request to another picker.
@@ -49,7 +46,7 @@ type Remote struct {
 	peers []*peer
 	names Names
 	pool  string
-	users atomic.Int64 // number of open calls, plus one until Close
+	users atomic.Int64 // open calls, plus one until Close
 
 	decoding sync.Mutex
 }
@@ -81,7 +78,7 @@ func NewRemote(c RemoteConfig) (*Remote, error) {
 	return r, nil
 }
 
-// Close closes all connections once the open calls have ended. Call it once.
+// Close closes all connections after the open calls. Call it once.
 func (r *Remote) Close() { r.release() }
 
 // use keeps the connections open until release. It returns false after Close.
@@ -108,10 +105,10 @@ func (r *Remote) release() {
 
 // RemoteAnswer is a remote picker's response.
 type RemoteAnswer struct {
-	Endpoints []string // in order, at most maxEndpoints; empty if Immediate is set
+	Endpoints []string // in order, at most maxEndpoints; empty with Immediate
 	Immediate []byte   // encoded ImmediateResponse; nil with a pick
 	Status    int
-	// Changes are the changes to the request, for Answer.Changes.
+	// Changes are for Answer.Changes.
 	Changes Changes
 	// Track ends the remote picker's call. End may be called from any goroutine, repeatedly.
 	Track Tracker
@@ -120,15 +117,15 @@ type RemoteAnswer struct {
 const maxFollowed = 1 << 14
 
 // Crowded reports whether more than maxFollowed calls are open. A further call must then end with
-// its gateway's call, and not only with the request.
+// its gateway's call, before the request's end.
 func (r *Remote) Crowded() bool { return r.users.Load() > maxFollowed }
 
-// Open returns the number of open calls.
+// Open counts the open calls.
 func (r *Remote) Open() int64 { return max(r.users.Load()-1, 0) }
 
 // Ask forwards q's headers and body, and returns the remote picker's answer. The body mode is
 // always FULL_DUPLEX_STREAMED, which every picker of this protocol supports. If q's body was not
-// read, Ask declares that q has no body: otherwise the remote picker would wait for the body.
+// read, Ask declares that q has no body, so that the remote picker does not wait for one.
 //
 // A remote picker may extend the timeout once with override_message_timeout. Ask then extends the
 // gateway's timeout by a little more. If an address does not answer in time, Ask ejects it for a
@@ -221,7 +218,7 @@ func connected(ctx context.Context, conn *grpc.ClientConn) error {
 }
 
 func unreachable(ctx context.Context, conn *grpc.ClientConn) error {
-	// If conn is connected by now, Process begins a call, which the cancel ends.
+	// If conn is connected now, Process begins a call, which the cancel ends.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if _, err := extprocv3.NewExternalProcessorClient(conn).Process(ctx); err != nil {
@@ -240,7 +237,7 @@ const (
 var ephemeral = regexp.MustCompile(
 	`(read|write) tcp \S+->|rpc error: code = \w+ desc = |connection error: desc = |transport: |passthrough:///`)
 
-// Reason returns why Ask failed, for display. The same cause always gives the same text.
+// Reason returns why Ask failed, for display. Equal causes have equal texts.
 func Reason(err error) string {
 	text := err.Error()
 	for _, known := range []struct{ part, reason string }{
@@ -256,7 +253,7 @@ func Reason(err error) string {
 }
 
 // ask calls one remote picker. After a success, the end of the call calls cancel and r.release.
-// After an error, the caller of ask must do both.
+// After an error, the caller must do both.
 func (r *Remote) ask(ctx context.Context, cancel func(), p *peer, q *Request, extend func(time.Duration)) (RemoteAnswer,
 	error) {
 	if q.TraceParent != "" {

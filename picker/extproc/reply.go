@@ -8,17 +8,16 @@ import (
 
 const replyBytes = 1 << 10
 
-// reply is one encoded ProcessingResponse. gRPC frees its buffers once it is sent.
+// reply is an encoded ProcessingResponse. gRPC frees its buffers after sending.
 type reply struct{ bufs mem.BufferSlice }
 
 // pooledReply is a reply for one stream. It returns to its pool when gRPC frees its only buffer,
-// which may be after the stream's end.
+// perhaps after the stream's end.
 type pooledReply struct {
 	reply
 	one  [1]mem.Buffer
 	view []byte
-	// gRPC returns only buffers above 1 KiB to their pool. Only the first half of memory is used;
-	// the second half makes the buffer large enough.
+	// gRPC returns only buffers above 1 KiB to their pool. So memory has an unused second half.
 	memory [2*replyBytes + 1]byte
 }
 

@@ -10,11 +10,10 @@ import (
 	"github.com/penstock-project/penstock/picker/request"
 )
 
-// headerModel is the request header with the client's model, which the picker reads in the body.
+// headerModel is the request header with the client's model from the body.
 const headerModel = "x-gateway-model-name"
 
-// maxModelHeader bounds headerModel, in bytes. The script that routes by this header has the same
-// limit.
+// maxModelHeader bounds headerModel, in bytes, as does the script that routes by this header.
 const maxModelHeader = 1024
 
 type change struct {
@@ -52,7 +51,7 @@ func (c *change) headers(w *writer) {
 }
 
 // tooManyModels rejects a body with more members "model" than the picker can replace: a server
-// might read one that was not replaced.
+// might read a member that was not replaced.
 var tooManyModels = Answer{Status: 400, Reason: ReasonInvalidBody,
 	Message: "the request's body is invalid: it has too many members \"model\"", MaxRetries: -1}
 
@@ -60,8 +59,7 @@ var tooManyModels = Answer{Status: 400, Reason: ReasonInvalidBody,
 var notUTF8 = Answer{Status: 400, Reason: ReasonInvalidBody,
 	Message: "the request's body is invalid: write JSON in UTF-8", MaxRetries: -1}
 
-// rewriteBody changes a body as the policy requires, and returns the client's model. The scanner's
-// facts then describe the changed body.
+// rewriteBody returns the client's model. The scanner's facts then describe the changed body.
 func (x *exchange) rewriteBody() (model string, problem *Answer) {
 	if x.scanner.NotUTF8() && (x.policy.Rewrite || x.policy.OwnWorkers || x.policy.Process) {
 		return "", &notUTF8
@@ -133,8 +131,8 @@ func (r *Request) takeBody(bytes int) bool {
 	return x == nil || x.bodies.take(int64(bytes), &x.held)
 }
 
-// Sent returns the body for the processor (BodyPolicy.Process): the client's body with the replaced
-// model, but without the other changes. It is valid only during Pick.Answer.
+// Sent returns the body for the processor (BodyPolicy.Process): the client's body with only the
+// model replaced. It is valid only during Pick.Answer.
 func (r *Request) Sent() mem.BufferSlice {
 	switch x := r.exchange; {
 	case x != nil && x.renamed != nil:
@@ -145,7 +143,7 @@ func (r *Request) Sent() mem.BufferSlice {
 	return r.Body
 }
 
-// Valid reports whether Sent is one JSON value. It returns false if Bodies has no room for a copy.
+// Valid reports whether Sent is one JSON value. It is also false if Bodies has no room for a copy.
 func (r *Request) Valid() bool {
 	body := r.Sent()
 	if len(body) == 1 {
@@ -186,9 +184,9 @@ func (x *exchange) replaceModel() (model string, problem *Answer) {
 	return model, nil
 }
 
-// clientsModel returns the model that the client asked for. If the request was spilled, the pick of
-// its first pool may have replaced the model in the body; headerModel then has the client's model.
-// A client cannot set headerModel, because the first gateway removes it.
+// clientsModel returns the model that the client named. If the request was spilled, its first
+// pool's pick may have replaced the model in the body; headerModel then has the client's model. A
+// client cannot set headerModel, because the first gateway removes this header.
 func (x *exchange) clientsModel(served string) string {
 	if name := x.request.Headers.Header(headerModel); x.request.Last && len(name) > 0 {
 		return string(name)
@@ -216,8 +214,8 @@ func validHeader(text string) bool {
 	return text != "" && len(text) <= maxModelHeader && text[0] != ' ' && text[len(text)-1] != ' '
 }
 
-// changed returns the changes for the reply to a phase. It moves a new body from the request into
-// the changes if this reply carries the body.
+// changed returns the changes for the reply to a phase. If this reply carries the body, changed
+// moves a new body from the request into the changes.
 func (x *exchange) changed(phase protowire.Number) *change {
 	c := &x.change
 	if !x.request.Reported() && x.request.Facts.Size == 0 && x.request.Headers.Header(headerModel) != nil {
@@ -227,12 +225,12 @@ func (x *exchange) changed(phase protowire.Number) *change {
 		if phase == replyRequestBody {
 			c.body, x.request.Body = x.request.Body, nil
 		} else {
-			c.replaced = false // a later reply carries the new body
+			c.replaced = false // a later reply has the new body
 		}
 		if x.request.Headers.Header("content-length") == nil {
 			c.length = 0
 		}
-		if x.requestMode == ModeBufferedPartial { // the length of the whole body is unknown
+		if x.requestMode == ModeBufferedPartial { // the whole body's length is unknown
 			c.length, c.dropLength = 0, true
 		}
 	}
@@ -240,7 +238,7 @@ func (x *exchange) changed(phase protowire.Number) *change {
 }
 
 // rewriteChunks prepares the changes to a body that arrives in chunks after the pick (STREAMED).
-// The pick uses the model in headerModel only with TrustHeaders: a client could name a Critical
+// Only with TrustHeaders, the pick uses the model in headerModel: a client could name a Critical
 // model.
 func (x *exchange) rewriteChunks() {
 	if x.requestMode != ModeStreamed {
@@ -272,7 +270,6 @@ func (x *exchange) passUnread() {
 	}
 }
 
-// readNothing continues without the body, or returns an answer if the body is required.
 func (x *exchange) readNothing(m *Message, streamed bool) (problem *Answer) {
 	switch problem = x.overloaded(false); {
 	case problem != nil:

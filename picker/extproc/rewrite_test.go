@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// rewriting is the policy of a pool that replaces model "public" by "v1".
+// rewriting is the policy of a pool that replaces the model "public" by "v1".
 var rewriting = BodyPolicy{Wait: true, Rewrite: true}
 
 const (
@@ -129,8 +129,8 @@ func TestRewrite_TooManyModelsAreInvalid(t *testing.T) {
 	}
 }
 
-// A request that needs a replaced model gets a 503 if Bodies has no room for its body: without the
-// replacement, the server would get a model that it does not have.
+// A request that needs a replaced model gets a 503 if Bodies has no room for its body. The server
+// lacks the client's model.
 func TestRewrite_BodyThatCannotBeHeldIsAnswered503(t *testing.T) {
 	p := &fakePicker{policy: rewriting, held: NewBodies(1)}
 	k := open(t, start(t, p))
@@ -142,8 +142,8 @@ func TestRewrite_BodyThatCannotBeHeldIsAnswered503(t *testing.T) {
 	}
 }
 
-// The pick before a hop may have replaced the model in the body. The pick behind the hop then takes
-// the client's model from headerModel.
+// A pick in front of a hop may have replaced the model in the body. The pick behind the hop then
+// takes the client's model from headerModel.
 func TestRewrite_BehindAHopTheClientsModelCounts(t *testing.T) {
 	for header, want := range map[string]string{"public": rewritten,
 		"client's": strings.Replace(asked, "public", "client's", 1)} {
@@ -159,8 +159,7 @@ func TestRewrite_BehindAHopTheClientsModelCounts(t *testing.T) {
 	}
 }
 
-// The picker removes a client's own headerModel, with which the client could name another model
-// than in the body.
+// The picker removes a client's own headerModel, which could name another model than the body.
 func TestModelHeader_OfAClientIsStripped(t *testing.T) {
 	for text, want := range map[string]string{`{"model":"a\nb"}`: headerModel, `{"model":5}`: headerModel,
 		`[]`: headerModel, `{"model":"m"}`: ""} {
@@ -224,8 +223,8 @@ const (
 	routedToken = `{"token_ids":[1,2],"model":"v1","seed":9007199254740993}`
 )
 
-// The pick gets the client's body with the replaced model. The server gets this body with the
-// pick's token IDs.
+// The pick gets the client's body with the replaced model. The server also gets the pick's token
+// IDs.
 func TestTokenIDs_BodyHasThoseOfThePick(t *testing.T) {
 	policy := rewriting
 	policy.Process = true

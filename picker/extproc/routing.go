@@ -9,8 +9,8 @@ import (
 var routingHeaders = endpointpicker.RoutingHeaders()
 
 // route adds the answer's headers to the request. It removes the client's own routing headers,
-// which could make a server send the request to any address. Gateways that Penstock configures have
-// already removed them.
+// which could make a server send the request to any address. A gateway that Penstock configures
+// has already removed these.
 func (x *exchange) route(a *Answer) {
 	x.change.set, x.change.remote = a.Headers, a.Changes
 	m := x.request.Headers

@@ -20,11 +20,11 @@ type Picker interface {
 type Pick interface {
 	// Body is called after the headers have arrived.
 	Body() BodyPolicy
-	// Replacement returns the replacement of a model in the body, or nil. It needs
-	// BodyPolicy.Rewrite. In STREAMED it may also be called after Answer.
+	// Replacement returns the replacement of a model in the body, or nil, with BodyPolicy.Rewrite.
+	// In STREAMED it may also be called after Answer.
 	Replacement(model string) *request.Target
-	// Answer answers the request, once. After the End of Answer.Track, the Pick must not keep any
-	// part of the request.
+	// Answer answers the request, once. After Answer.Track's End, the Pick must not keep any part
+	// of the request.
 	Answer() Answer
 	End()
 }
@@ -32,8 +32,8 @@ type Pick interface {
 // BodyPolicy describes how a pool uses request bodies.
 type BodyPolicy struct {
 	// Wait delays the pick until the body has been read, except in the body modes NONE and
-	// STREAMED, and for upgrades and gRPC streams. Prompts has the same effect, but only for APIs
-	// whose prompts the picker can read.
+	// STREAMED, and for upgrades and gRPC streams. Prompts does so only for APIs whose prompts the
+	// picker can read.
 	Wait, Prompts bool
 	// Whole means that Pick needs Request.Body, not only Request.Facts.
 	Whole bool
@@ -42,18 +42,18 @@ type BodyPolicy struct {
 	// Valid answers 400 to bodies that are not JSON, for APIs whose prompts the picker can read. It
 	// needs Keep.
 	Valid bool
-	// Rewrite replaces the model in bodies by Pick.Replacement. A request gets a 503 if Bodies has
-	// no room for its body.
+	// Rewrite replaces the model in bodies by Pick.Replacement. If Bodies has no room for a body,
+	// the request gets a 503.
 	Rewrite bool
-	// TrustHeaders lets a pick in the body mode STREAMED, which precedes the body, take the model
-	// from x-gateway-model-name.
+	// TrustHeaders lets a pick in STREAMED, which precedes the body, take the model from
+	// x-gateway-model-name.
 	TrustHeaders bool
 	// OwnWorkers removes the client's workers and token IDs from a body's nvext, except in
-	// STREAMED. A request gets a 503 if Bodies has no room for its body.
+	// STREAMED. If Bodies has no room for a body, the request gets a 503.
 	OwnWorkers bool
 	// Process means that Pick sends the body (Request.Sent) to another process and may add token
-	// IDs. The body's member "route" is for the picker, which removes it. In the body mode
-	// BUFFERED, a request gets a 503 if the picker cannot remove the member.
+	// IDs. The picker reads and removes the body's member "route". In BUFFERED, a request gets a
+	// 503 if the picker cannot remove the member.
 	Process bool
 	// Usage adds stream_options.include_usage to streamed requests of OpenAI's APIs, if Bodies has
 	// room for the body.
@@ -66,8 +66,8 @@ type BodyPolicy struct {
 	Assume Mode
 	// Limit bounds a held body, in bytes. A larger body gets a 413.
 	Limit int
-	// Unavailable is like Answer.Unavailable, but ends the call before the picker sends a response:
-	// Envoy does not retry a call after a response.
+	// Unavailable is like Answer.Unavailable, but ends the call before any response: after a
+	// response, Envoy does not retry a call.
 	Unavailable bool
 }
 
@@ -86,8 +86,8 @@ type Config struct {
 	Failures Failures
 	Watches  Watches // nil denies all requests that are watched
 	Names    Names
-	// If Pool is set, all callers of this server are from another cluster. They may pick only from
-	// Pool, and need not name it.
+	// If Pool is set, all callers are from another cluster. They may pick only from Pool, and need
+	// not name it.
 	Pool string
 }
 
@@ -144,8 +144,8 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 	}, s)
 }
 
-// process never treats the stream's end as an error, because Envoy resets a stream that needs no
-// more responses.
+// process never treats the stream's end as an error: Envoy resets a stream that needs no more
+// responses.
 func (s *Server) process(stream grpc.ServerStream) error {
 	ctx := stream.Context()
 	call := callOf(ctx)
@@ -210,10 +210,10 @@ func (s *Server) process(stream grpc.ServerStream) error {
 	}
 }
 
-// Number parses up to four decimal digits. It returns 0 for other text.
+// Number parses up to four decimal digits; 0 for other text.
 func Number[T string | []byte](text T) int { return Digits(text, 4) }
 
-// Digits parses decimal digits, at most as many as the parameter most. It returns 0 for other text.
+// Digits parses up to most decimal digits; 0 for other text.
 func Digits[T string | []byte](text T, most int) (n int) {
 	if len(text) > most {
 		return 0

@@ -2,8 +2,8 @@ package extproc
 
 import "github.com/penstock-project/penstock/picker/request"
 
-// ReasonInvalidBody is the reason of a 400: the pool needs the body, but the body is not JSON or is
-// nested too deeply.
+// ReasonInvalidBody is the reason of a 400: the pool needs the body, which is not JSON or is nested
+// too deeply.
 const ReasonInvalidBody = "invalid_body"
 
 func (x *exchange) readFacts() *Answer {
@@ -35,8 +35,8 @@ func invalidBody(err error) *Answer {
 		MaxRetries: -1}
 }
 
-// check returns why the body is not JSON, or nil. It also returns nil if Bodies has no room for a
-// copy of the body.
+// check returns why the body is not JSON, or nil. It checks nothing if Bodies has no room for a
+// copy.
 func (x *exchange) check() error {
 	if len(x.request.Body) == 1 {
 		return request.Check(x.request.Body[0].ReadOnlyData())
@@ -56,6 +56,6 @@ func (x *exchange) spreadOfNothing() uint64 {
 	}
 	s := request.NewSpread(request.OtherKind, x.policy.UserMessages)
 	defer s.Release()
-	hash, _ := s.Sum() // there is no error, as this is no chat completion
+	hash, _ := s.Sum() // no error, because this is no chat completion
 	return hash
 }

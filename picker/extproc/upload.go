@@ -7,8 +7,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// headerChunked is the request header in which a Gateway's configuration copies Transfer-Encoding,
-// which Envoy removes before its filters run.
+// headerChunked is a copy of Transfer-Encoding, which Envoy removes before its filters run.
 const headerChunked = "x-penstock-chunked"
 
 // Uploads decides which requests with large bodies an Envoy may accept.
@@ -17,10 +16,10 @@ type Uploads interface {
 	Upload(ctx context.Context, gateway string, limit int64) Upload
 }
 
-// Upload is the memory for bodies that one request has reserved in its Envoy.
+// Upload is the memory in an Envoy that one request has reserved.
 type Upload interface {
 	Take(n int64) bool // reserves n more bytes, if there is room
-	Close()            // returns the reserved bytes
+	Close()
 }
 
 type unlimited struct{}

@@ -103,7 +103,7 @@ func TestUpload_BodyOfUnknownLengthIsWatched(t *testing.T) {
 	}
 }
 
-// An upload counts at most maxHeld bytes, because Envoy does not hold further bytes of a body.
+// An upload counts at most maxHeld bytes, because Envoy holds no further bytes of a body.
 func TestUpload_CountsNoMoreThanEnvoyHolds(t *testing.T) {
 	r := &room{left: maxHeld}
 	k := openUpload(t, r, headerChunked, "chunked")

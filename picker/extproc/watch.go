@@ -9,18 +9,18 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Watched describes a request that the gates of its route have let in.
+// Watched describes a request that the access check of its route has admitted (package authz).
 type Watched struct {
-	Gateway  string   // Gateway whose key authenticates the call, or ""
-	Grant    string   // the grant that the request's gates issued
-	Policies []string // policies that apply to the route
-	Pools    []string // pools that the route may reach
+	Gateway  string // whose key authenticates the call, or ""
+	Grant    string
+	Policies []string // of the route
+	Pools    []string // that the route may reach
 }
 
-// Watches ends requests once their keys no longer grant access.
+// Watches ends requests after their keys no longer grant access.
 type Watches interface {
-	// Watch begins to watch a request, until the caller calls done. It may call end: at most once,
-	// perhaps before it returns, and not after done has returned. An error denies the request.
+	// Watch watches a request until the caller calls done. It may call end at most once, perhaps
+	// before it returns, but not after done has returned. An error denies the request.
 	Watch(ctx context.Context, w Watched, end func(*Answer)) (done func(), err error)
 }
 
@@ -60,7 +60,7 @@ func (s *Server) watch(stream grpc.ServerStream, c *call) error {
 	}
 }
 
-// watchedCall serializes the answers on a stream, because a stream allows one sender at a time.
+// watchedCall serializes the answers, because a stream allows one sender at a time.
 type watchedCall struct {
 	stream    grpc.ServerStream
 	anthropic bool
@@ -76,7 +76,7 @@ func (w *watchedCall) end(a *Answer) {
 	_ = w.stream.SendMsg(immediateReply(a, w.anthropic)) // fails if the request has ended
 }
 
-// send returns false if the stream has failed. After the end of the request it sends nothing.
+// send returns false if the stream has failed. After the request's end it sends nothing.
 func (w *watchedCall) send(answer *reply) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

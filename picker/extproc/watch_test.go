@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// watching is a Watches that sends each request to the channel seen, and the function that ends the
-// request to the channel end.
+// watching is a Watches that passes each request to seen, and the function that ends the request to
+// end.
 type watching struct {
 	err    error
 	denies *Answer // if not nil, denies each request at once
@@ -95,8 +95,8 @@ func TestWatch_TrailersOfAResponsePass(t *testing.T) {
 	}
 }
 
-// If the call has no grant, or the process cannot watch requests, the call fails, so that Envoy
-// denies the request.
+// If the call has no grant, or the process cannot watch requests, the call fails. Envoy then denies
+// the request.
 func TestWatch_RequestThatCannotBeWatchedFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		watches  Watches

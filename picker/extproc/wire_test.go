@@ -27,8 +27,8 @@ import (
 type fakePicker struct {
 	policy BodyPolicy
 	answer func(*Request) Answer
-	set    Header  // header that responses set
-	held   *Bodies // bodies that all streams hold; nil means the default
+	set    Header  // set by responses
+	held   *Bodies // nil means the default
 
 	mu       sync.Mutex
 	asked    []Request
@@ -151,8 +151,8 @@ func (k client) receive() *extprocv3.ProcessingResponse {
 	return p
 }
 
-// expectEnd closes the client's side of the stream, and fails the test if the server sends a
-// message before it ends the stream.
+// expectEnd closes the client's side of the stream, and expects the stream's end as the server's
+// only reaction.
 func (k client) expectEnd() {
 	k.t.Helper()
 	_ = k.CloseSend()

@@ -17,8 +17,8 @@ func newBand(priority int) *band {
 	return &band{priority: priority, byID: map[string]*flow{}, order: list.New(), all: map[*Request]struct{}{}}
 }
 
-// sharedID is the ID of the flow for requests whose fairness IDs exceed maxFlows. It cannot be a
-// client's ID, because no header value contains a NUL.
+// sharedID is the flow of the fairness IDs beyond maxFlows. No client can have this ID, because no
+// header value contains a NUL.
 const sharedID = "\x00"
 
 type flow struct {

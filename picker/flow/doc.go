@@ -1,6 +1,6 @@
 // Package flow implements flow control: the requests of a saturated pool wait in the picker, which
-// decides which request a server gets next. A model server cannot give back a request that it has
-// queued, so the pool's servers receive only the requests that they can run.
+// decides which request a server gets next. A model server cannot return a queued request, so the
+// pool's servers receive only the requests that they can run.
 //
 // Each pool has a Queue. A Queue has a band for each priority; the highest non-empty band goes
 // first. A band has a flow for each fairness ID; its flows take turns of one request. In a flow,

@@ -300,10 +300,10 @@ func TestFlowControl_RoomOfAdmittedRequestIsNotGivenAwayAgain(t *testing.T) {
 	})
 }
 
-// shared is a pool with two processes. Each process sees the other's placed requests after a delay.
+// shared is a pool with two processes. Each sees the other's placed requests after a delay.
 type shared struct {
 	admitted [2][]time.Time
-	// mu guards placed. Several goroutines place requests whose waits end at the same instant.
+	// mu guards placed: waits of several goroutines end at the same instant.
 	mu     sync.Mutex
 	placed [2][]time.Time
 	queues [2]*flow.Queue
@@ -327,7 +327,7 @@ func (s *shared) measure(process int) func(time.Time) flow.Room {
 	}
 }
 
-// admit records an admitted request. Choosing its endpoint takes a time.
+// admit records an admitted request. The choice of its endpoint takes time.
 func (s *shared) admit(process int, choice time.Duration) {
 	s.admitted[process] = append(s.admitted[process], time.Now())
 	place := func() {
@@ -390,7 +390,7 @@ func admitTogether(t *testing.T, choice time.Duration) {
 	if most > 22 {
 		t.Errorf("two processes had %d requests at servers that take 20; want at most 10 %% more", most)
 	}
-	if choice > reportsTake { // choosing takes so long that the servers are never full
+	if choice > reportsTake { // the choice takes so long that the servers are never full
 		return
 	}
 	if first == 0 || first > 8800*time.Millisecond+2*choice { // (400 - 20) / 50 s plus 15 %

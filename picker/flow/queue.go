@@ -19,7 +19,7 @@ const (
 )
 
 const (
-	// maxFlows bounds the flows of a Queue. Further fairness IDs share one more flow in each band.
+	// maxFlows bounds the flows of a Queue. In each band, further fairness IDs share one flow.
 	maxFlows = 1000
 	// maxBands bounds the bands of a Queue. Further priorities use the lowest band.
 	maxBands      = 64
@@ -32,8 +32,8 @@ const (
 // Order determines which request of a flow goes first.
 type Order string
 
-// FCFS orders requests by their arrival. Deadline orders them by Request.Deadline; requests without
-// a deadline go last.
+// FCFS orders requests by arrival. Deadline orders them by Request.Deadline, then those without
+// one.
 const (
 	FCFS     Order = "FCFS"
 	Deadline Order = "Deadline"
@@ -44,13 +44,13 @@ type Limits struct {
 	Requests int // maximum in each band
 	Bytes    int64
 	TTL      time.Duration // maximum wait
-	TTLs     []BandTTL     // replace TTL for some priorities
+	TTLs     []BandTTL     // for some priorities, instead of TTL
 	EmptyTTL time.Duration // maximum wait while the pool has no endpoint
 	Order    Order
 }
 
-// BandTTL is the maximum wait of the requests of one priority. If Negative is set, it applies to
-// all priorities below 0 without a BandTTL of their own, and Priority has no effect.
+// BandTTL is the maximum wait of the requests of one priority. With Negative, it applies to all
+// priorities below 0 without their own BandTTL, and Priority has no effect.
 type BandTTL struct {
 	Priority int
 	Negative bool
@@ -78,23 +78,23 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Room is a measurement of how many further requests a pool accepts.
+// Room measures how many further requests a pool accepts.
 type Room struct {
-	Endpoints int // endpoints that accept requests
+	Endpoints int
 	// Requests is the number of further requests that the pool accepts. At most Sheddable of them
 	// may have a priority below 0.
 	Requests, Sheddable int
 	// Saturation is at least 1 if the pool is saturated.
 	Saturation float64
 	// Others counts the other processes that admit requests to the same servers. First means that
-	// this process is the first of all in an order on which all agree.
+	// this process is the first of all. All processes agree on the order.
 	Others int
 	First  bool
 }
 
 // Request is a request that waits for admission.
 type Request struct {
-	Priority int // higher goes first; requests below 0 are sheddable
+	Priority int // higher goes first; below 0 is sheddable
 	Fairness string
 	Bytes    int64
 	Deadline time.Time // zero for none
@@ -115,11 +115,11 @@ type Outcome int
 
 // All outcomes except Queued are final.
 const (
-	Queued      Outcome = iota
-	Admitted            // the caller may choose an endpoint for the request now
-	Rejected            // the request's band is full
-	Expired             // the request waited for its whole TTL
-	NoEndpoints         // the request waited for EmptyTTL without an endpoint in the pool
+	Queued   Outcome = iota
+	Admitted         // the caller may now choose an endpoint
+	Rejected
+	Expired
+	NoEndpoints // waited for EmptyTTL without an endpoint in the pool
 	Canceled
 )
 
@@ -131,8 +131,8 @@ func (o Outcome) String() string { return outcomes[o] }
 // Queue holds the waiting requests of one pool.
 type Queue struct {
 	waiting   atomic.Int64
-	room      atomic.Int64 // remaining room until the next measurement
-	sheddable atomic.Int64 // how much of room sheddable requests may take
+	room      atomic.Int64 // until the next measurement
+	sheddable atomic.Int64 // part of room for sheddable requests
 	measured  atomic.Int64
 	admitted  atomic.Int64
 	placed    atomic.Int64
@@ -148,8 +148,8 @@ type Queue struct {
 	delay   time.Duration
 	emptyAt time.Time
 	granted mix
-	usual   mix   // admissions of the last seconds
-	counted int64 // value of placed when lately was last updated
+	usual   mix   // of the last seconds
+	counted int64 // value of placed at the last update of lately
 	lately  [2]struct {
 		window int64 // number of the time window, of length lag
 		placed int
@@ -161,8 +161,8 @@ type settings struct {
 	measure func(now time.Time) Room
 }
 
-// New returns an empty Queue. The Queue calls measure, which returns the pool's current Room, while
-// the Queue is locked. So measure must not block.
+// New returns an empty Queue. measure returns the pool's current Room. It must not block, because
+// the Queue is locked meanwhile.
 func New(l Limits, measure func(now time.Time) Room, now time.Time) *Queue {
 	q := &Queue{begin: now}
 	q.measured.Store(-int64(interval))
@@ -170,7 +170,7 @@ func New(l Limits, measure func(now time.Time) Room, now time.Time) *Queue {
 	return q
 }
 
-// Set replaces the limits and the function measure. The waiting requests continue to wait.
+// Set replaces the limits and measure. Waiting requests continue to wait.
 func (q *Queue) Set(l Limits, measure func(now time.Time) Room) {
 	q.settings.Store(&settings{l.withDefaults(), measure})
 }
@@ -178,16 +178,16 @@ func (q *Queue) Set(l Limits, measure func(now time.Time) Room) {
 // Limits returns the current limits.
 func (q *Queue) Limits() Limits { return q.settings.Load().Limits }
 
-// On reports whether the pool has flow control: a pool without it has a nil Queue.
+// On reports whether the pool has flow control. Without flow control, q is nil.
 func (q *Queue) On() bool { return q != nil }
 
-// Pass admits a request without a lock, and returns true, if no request waits and there is room. If
-// it returns false, the caller must call Enter.
+// Pass admits a request without a lock if no request waits and there is room. After false, the
+// caller must call Enter.
 func (q *Queue) Pass(priority int, now time.Time) bool {
 	if q.waiting.Load() > 0 || q.due(now) {
 		return false
 	}
-	q.admitted.Add(1) // before take, so that a concurrent measurement counts the request
+	q.admitted.Add(1) // before take: a concurrent measurement then counts the request
 	if !q.take(priority) {
 		q.admitted.Add(-1)
 		return false
@@ -245,25 +245,25 @@ func (q *Queue) Await(ctx context.Context, r *Request) Outcome {
 	return r.state
 }
 
-// Placed records that an admitted request counts in further measurements, because it has a lease,
-// or that it will not be sent. The caller calls Placed once for each admitted request.
+// Placed records that an admitted request counts in measurements, because it has a lease, or that
+// it will not be sent. The caller calls Placed once for each admitted request.
 func (q *Queue) Placed() { q.placed.Add(1) }
 
-// Unplaced returns the number of admitted requests for which Placed was not called.
+// Unplaced counts the admitted requests without a call of Placed.
 func (q *Queue) Unplaced() int { return int(q.admitted.Load() - q.placed.Load()) }
 
 // Remove removes a request that Enter has queued and that the caller will not send.
 func (q *Queue) Remove(r *Request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if r.state == Admitted { // by a concurrent Admit, since Enter queued it
+	if r.state == Admitted { // a concurrent Admit has admitted it
 		q.Placed()
 		return
 	}
 	q.finish(r, Canceled)
 }
 
-// Admit admits the requests for which there is room, and returns how many still wait.
+// Admit admits the requests that have room, and returns how many still wait.
 func (q *Queue) Admit(now time.Time) (waiting int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -279,7 +279,7 @@ func (q *Queue) Room() Room {
 	return Room{}
 }
 
-// Delay returns how long the last request that was admitted from the queue had waited.
+// Delay returns how long the request that was last admitted from the queue had waited.
 func (q *Queue) Delay() time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -291,11 +291,11 @@ type Band struct {
 	Priority int       `json:"priority"`
 	Requests int       `json:"requests"`
 	Flows    int       `json:"flows"`
-	Bytes    int64     `json:"bytes"` // total size of the requests' bodies
+	Bytes    int64     `json:"bytes"` // of the requests' bodies
 	Oldest   time.Time `json:"oldest"`
 }
 
-// Bands returns the waiting requests of each priority, the highest first.
+// Bands returns the waiting requests of each priority, highest first.
 func (q *Queue) Bands() []Band {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -312,14 +312,14 @@ func (q *Queue) Bands() []Band {
 	return out
 }
 
-// Ahead describes the waiting requests that go before a new request.
+// Ahead describes the waiting requests that precede a new one.
 type Ahead struct {
 	Requests int
 	Bytes    int64
-	Oldest   time.Duration // the longest wait so far
+	Oldest   time.Duration
 }
 
-// Ahead describes the waiting requests with this priority or a higher one.
+// Ahead describes the waiting requests of this priority or higher ones.
 func (q *Queue) Ahead(priority int, now time.Time) (a Ahead) {
 	if q.waiting.Load() == 0 {
 		return a
@@ -354,7 +354,7 @@ func (q *Queue) take(priority int) bool {
 	return true
 }
 
-// admit admits waiting requests while there is room. The caller holds q.mu.
+// The caller holds q.mu.
 func (q *Queue) admit(now time.Time) {
 	if q.due(now) {
 		q.measure(now)
@@ -362,7 +362,7 @@ func (q *Queue) admit(now time.Time) {
 	for len(q.bands) > 0 {
 		b := q.bands[0]
 		if !q.take(b.priority) {
-			return // there is no room for lower bands, either
+			return // lower bands have no room, either
 		}
 		r := b.next()
 		q.delay = now.Sub(r.arrived)
@@ -371,12 +371,11 @@ func (q *Queue) admit(now time.Time) {
 	}
 }
 
-// measure measures the pool's room, and sets the part of it that this process may use. The caller
-// holds q.mu.
+// measure measures the pool's room, and sets this process's part of it. The caller holds q.mu.
 func (q *Queue) measure(now time.Time) {
 	s := q.settings.Load()
 	at := int64(now.Sub(q.begin))
-	placed := q.placed.Load() // read before measure: a request placed in between may count twice, but never zero times
+	placed := q.placed.Load() // before measure: a request placed in between may count twice, but never zero times
 	m := s.measure(now)
 	q.roll(at)
 	taken := mix{q.granted.all - float64(max(q.room.Load(), 0)),
@@ -407,8 +406,8 @@ func (m *mix) add(taken mix, after time.Duration) {
 	m.all, m.sheddable = m.all*kept+taken.all, m.sheddable*kept+taken.sheddable
 }
 
-// reserve returns the number of servers to keep free of sheddable prompts, up to half of them. A
-// server reads one prompt at a time, so a more important request would wait for a sheddable one.
+// reserve returns the number of servers to keep free of sheddable prompts, up to half. A server
+// reads one prompt at a time, so a more important request would wait for a sheddable one.
 func (m *mix) reserve(servers int) int {
 	if m.all <= 0 {
 		return 0
@@ -417,7 +416,7 @@ func (m *mix) reserve(servers int) int {
 }
 
 // share returns how many of n further requests this process may admit. It assumes that each other
-// process has as many unplaced and recently placed requests as this process.
+// process has as many unplaced and recently placed requests as this one.
 func (q *Queue) share(n, unplaced int, m *Room) int {
 	if n -= unplaced; m.Others == 0 || n <= 0 {
 		return n
@@ -446,7 +445,7 @@ func (q *Queue) roll(at int64) {
 	q.lately[0].window, q.lately[0].placed = window, 0
 }
 
-// expireEmpty ends the requests that have waited for EmptyTTL, while the pool has no endpoint. The
+// expireEmpty ends the requests that have waited for EmptyTTL while the pool has no endpoint. The
 // caller holds q.mu.
 func (q *Queue) expireEmpty(s *settings, now time.Time) {
 	var over []*Request
@@ -463,7 +462,7 @@ func (q *Queue) expireEmpty(s *settings, now time.Time) {
 }
 
 // finish gives a queued request its final outcome, and removes it from the queue. It has no effect
-// if the request already has a final outcome. The caller holds q.mu.
+// on other requests. The caller holds q.mu.
 func (q *Queue) finish(r *Request, o Outcome) {
 	if r.state != Queued {
 		return
@@ -508,7 +507,7 @@ func (q *Queue) pump() {
 	}()
 }
 
-// band returns the band for a priority, and adds it if necessary. The caller holds q.mu.
+// band adds a missing band. The caller holds q.mu.
 func (q *Queue) band(priority int) *band {
 	i, ok := slices.BinarySearchFunc(q.bands, priority, func(b *band, p int) int { return cmp.Compare(p, b.priority) })
 	switch {
@@ -522,7 +521,7 @@ func (q *Queue) band(priority int) *band {
 	return b
 }
 
-// drop removes a band if it is empty. The caller holds q.mu.
+// drop removes an empty band. The caller holds q.mu.
 func (q *Queue) drop(b *band) {
 	if len(b.all) > 0 {
 		return
@@ -532,7 +531,7 @@ func (q *Queue) drop(b *band) {
 	}
 }
 
-// add adds a request to its flow in a band. The caller holds q.mu.
+// The caller holds q.mu.
 func (q *Queue) add(b *band, r *Request) {
 	f := b.byID[r.Fairness]
 	if f == nil {
@@ -555,8 +554,8 @@ func (q *Queue) add(b *band, r *Request) {
 }
 
 // makePlace rejects the last request of the full band's longest flow, to make room for r. It
-// returns false, and rejects nothing, if r's own flow is about as long, or if r needs more room
-// than that request frees. The caller holds q.mu.
+// returns false, and rejects nothing, if r's own flow is about as long, or if r needs more room.
+// The caller holds q.mu.
 func (q *Queue) makePlace(b *band, r *Request, s *settings) bool {
 	longest := b.longest()
 	if longest == nil || longest.id == r.Fairness {
@@ -574,7 +573,7 @@ func (q *Queue) makePlace(b *band, r *Request, s *settings) bool {
 	return true
 }
 
-// Outcome returns the current outcome of a request that Enter was called with.
+// Outcome returns the current outcome of a request that Enter got.
 func (q *Queue) Outcome(r *Request) Outcome {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -21,15 +21,15 @@ const (
 type Saturation struct {
 	Queue    float64 // waiting requests; 0 means DefaultQueue
 	KV       float64 // usage of the KV cache, 0 to 1; 0 means DefaultKV
-	InFlight int64   // requests in flight; 0 means no limit
+	InFlight int64   // 0 means no limit
 }
 
 // Measure returns the room of a pool with these endpoints. A server's saturation is the larger of
 // queue / s.Queue and KV cache usage / s.KV; the pool's saturation is the mean of its servers. A
-// pool with a saturation below 1 has room for as many requests as would raise it to 1 if they were
-// queued. InFlight limits the room further. A server's queue is the queue on its metrics page plus
-// the requests that were sent after it was read. If the page is stale, the queue is estimated from
-// the requests in flight.
+// pool with a saturation below 1 has room for as many requests as would raise it to 1 in the
+// queues. InFlight limits the room further. A server's queue is the queue on its metrics page plus
+// the requests sent since. If the page is stale, the queue is estimated from the requests in
+// flight.
 func (s Saturation) Measure(list []endpoint.Endpoint, now time.Time) Room {
 	if s.Queue <= 0 {
 		s.Queue = DefaultQueue
@@ -88,9 +88,9 @@ func queued(s *endpoint.State) float64 {
 	if !s.Fresh {
 		unread = max(0, float64(s.InFlight)-s.Running)
 	}
-	// A request leaves the queue once its prompt is read, so unread is at most the number of
-	// prompts that the server has yet to read. This does not hold for a server that reports a
-	// queue, because it cannot run more requests.
+	// A request leaves the queue when its prompt is read, so unread is at most the number of
+	// prompts that the server has yet to read. But a server that reports a queue cannot run more
+	// requests.
 	if s.Prompt > 0 && !(s.Fresh && s.Queue > 0) {
 		rate := s.Rate
 		if rate <= 0 {

@@ -14,8 +14,7 @@ type event struct {
 	medium, group                                         []byte
 }
 
-// These are the fields of events, in their order in an event's array. Newer engines append further
-// fields.
+// Fields of events, in the order of an event's array. Newer engines append further fields.
 var (
 	storedFields = [...]string{"block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium",
 		"lora_name", "extra_keys", "group_idx"}
@@ -28,8 +27,7 @@ const (
 	allBlocksCleared = "AllBlocksCleared"
 )
 
-// decode calls f for each event of a batch. It skips events of unknown kinds, whose blocks then do
-// not count as cached.
+// decode calls f for each event of a batch. It skips events of unknown kinds.
 func decode(batch []byte, f func(*event)) error {
 	r := reader{p: batch}
 	if head := r.head(); head.kind != array || head.n < 2 {
@@ -152,7 +150,7 @@ func (r *reader) blockHash() (hash uint64, ok bool) {
 	case text:
 		return prefix.NameHash(r.take(int(v.n))), !r.bad
 	case array:
-		for range v.n { // the value may be a list, for example with the hashes of several groups
+		for range v.n { // the value may be a list, for example of several groups' hashes
 			r.skip()
 		}
 	case mapping:
@@ -167,8 +165,8 @@ func (e *event) adapter() uint64 {
 	if name := e.adapterName(); len(name) > 0 {
 		return prefix.NameHash(name)
 	}
-	// The engine reports only the adapter's numeric ID. Requests have the adapter's name, so blocks
-	// of this adapter match no request.
+	// The engine reports only the adapter's numeric ID. Requests have the adapter's name, so these
+	// blocks match no request.
 	if id := number(e.loraID); e.loraID != nil && id > 0 {
 		return prefix.NameHash(append([]byte("\x00lora_id "), e.loraID...))
 	}

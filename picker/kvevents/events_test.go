@@ -14,7 +14,7 @@ import (
 type engine struct {
 	size  int
 	asMap bool
-	bytes bool // the engine's hashes are bytes, not numbers
+	bytes bool // the hashes are bytes, not numbers
 	seed  uint64
 }
 
@@ -31,7 +31,7 @@ func (e *engine) hash(tokens []uint32) any {
 }
 
 type options struct {
-	parent int // number of preceding blocks, which tokens includes
+	parent int // preceding blocks, which tokens includes
 	lora   string
 	medium string
 	extra  []any
@@ -235,7 +235,7 @@ func TestKVEvents_SecondCacheGroupDoesNotCount(t *testing.T) {
 	tokens := ids(128, 1)
 	w.publish(e.stored(tokens, options{}))
 	other := e.removed(tokens, 0, 2, "GPU").(map[string]any)
-	other["group_idx"] = 1 // group 1 is a sliding window, whose blocks are evicted earlier
+	other["group_idx"] = 1 // a sliding window, whose blocks are evicted earlier
 	w.publish(other)
 	w.want("group 0", w.cached(tokens, "base", 0), 128)
 }

@@ -17,8 +17,8 @@ import (
 const (
 	maxConns  = 4096
 	maxOfHost = 32
-	// A connection still counts against the limits for againAfter after its end if it was short.
-	// This limits how often a publisher of invalid events can connect.
+	// A short connection counts against the limits for againAfter after its end. This limits how
+	// often a publisher of invalid events can connect.
 	againAfter = 5 * time.Second
 )
 
@@ -93,7 +93,7 @@ func (s *Subscriber) publisher(ctx context.Context, nc net.Conn, host netip.Addr
 	}
 	released := make(chan struct{})
 	defer close(released)
-	go func() { // runs until the connection ends
+	go func() { // until the connection ends
 		select {
 		case <-src.gone:
 			_ = c.Close()

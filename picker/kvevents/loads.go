@@ -13,25 +13,25 @@ import (
 )
 
 // SGLang publishes each scheduler's load at a second PUB socket (--load-publish-endpoint, since
-// 0.5.19; scheduler_components/load_publisher.py). It sends a message after each change, and every
-// second. The message is the MessagePack of ["LoadStat", running requests, waiting requests, tokens
-// in the KV cache, tokens that fit in it, rank].
+// 0.5.19; scheduler_components/load_publisher.py), after each change and every second. The message
+// is the MessagePack of ["LoadStat", running requests, waiting requests, tokens in the KV cache,
+// tokens that fit in it, rank].
 
 // LoadSource is a model server that publishes its load.
 type LoadSource struct {
-	Server    netip.AddrPort // address of the server in picks
-	Publisher netip.AddrPort // address of the PUB socket
+	Server    netip.AddrPort
+	Publisher netip.AddrPort
 }
 
 // Load is a server's published load.
 type Load struct {
 	Running, Waiting int
-	Tokens, Fit      int // tokens in the KV cache, and tokens that fit in it; 0 if unknown
+	Tokens, Fit      int // tokens in the KV cache, and tokens that fit in the cache; 0 if unknown
 }
 
-const loadTopic = "load" // topic of SGLang's load messages
+const loadTopic = "load"
 
-// maxLoad bounds a load message, in bytes. SGLang's messages have less than 100 bytes.
+// maxLoad bounds a load message, in bytes. SGLang's messages have less than 100.
 const maxLoad = 4 << 10
 
 const maxCount = 1 << 40
@@ -39,8 +39,8 @@ const maxCount = 1 << 40
 type loadSource struct {
 	LoadSource
 	refs    int
-	gone    chan struct{}          // closed when no subscription is left
-	problem atomic.Pointer[string] // why no loads arrive; nil while loads arrive
+	gone    chan struct{}          // closed without subscriptions
+	problem atomic.Pointer[string] // nil while loads arrive
 }
 
 // LoadSubscription is a pool's subscription to the loads of its servers.
@@ -49,8 +49,7 @@ type LoadSubscription struct {
 	sources    []*loadSource
 }
 
-// SubscribeLoads subscribes to the loads of servers. Subscriptions with equal sources share one
-// connection.
+// SubscribeLoads subscribes to the loads of servers. Equal sources share one connection.
 func (s *Subscriber) SubscribeLoads(list []LoadSource) *LoadSubscription {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +85,7 @@ func (n *LoadSubscription) Release() {
 	}
 }
 
-// Problem returns why a server's load does not arrive; "" if it arrives.
+// Problem returns why a server's load does not arrive, or "".
 func (n *LoadSubscription) Problem(server netip.AddrPort) string {
 	if n == nil {
 		return ""

@@ -17,8 +17,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// router starts a replay endpoint that sends the messages of answer. The func answer does not see
-// the frame with the client's identity.
+// router starts a replay endpoint that sends the messages of answer.
 func router(t *testing.T, answer func(from uint64) [][][]byte) netip.AddrPort {
 	t.Helper()
 	socket := zmq4.NewRouter(context.Background())
@@ -44,7 +43,6 @@ func router(t *testing.T, answer func(from uint64) [][][]byte) netip.AddrPort {
 	return netip.MustParseAddrPort(socket.Addr().String())
 }
 
-// framing returns the frames of one message of a replay.
 type framing func(seq uint64, batch []byte) [][]byte
 
 func withoutTopic(seq uint64, b []byte) [][]byte { return [][]byte{nil, number64(seq), b} }
@@ -111,7 +109,7 @@ func TestKVEvents_ReplayFillsAGap(t *testing.T) {
 	}
 }
 
-// A gap right after the first replay must be filled at once, because no later replay requests these
+// A gap right after the first replay is filled at once, because no later replay requests these
 // messages.
 func TestKVEvents_GapRightAfterAReplayIsFilled(t *testing.T) {
 	socket, at := zmq(t)
@@ -124,7 +122,7 @@ func TestKVEvents_GapRightAfterAReplayIsFilled(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		out := replays(withTopic, &asked, batches...)(from)
-		if len(batches) == 1 { // published while nothing was subscribed
+		if len(batches) == 1 { // published before the subscription
 			batches = append(batches, batch(t, e.stored(lost, options{})), batch(t, e.stored(live, options{})))
 		}
 		return out

@@ -16,8 +16,8 @@ import (
 
 // Source is a model server that publishes KV events.
 type Source struct {
-	Server    netip.AddrPort // address of the server in picks
-	Pod       string         // the pod's name, which a topic may have instead of an address
+	Server    netip.AddrPort // the server's address in picks
+	Pod       string         // a topic may have this name instead of an address
 	Publisher netip.AddrPort
 	// Publisher is the server's PUB socket; zero if the server dials. Replay is its ROUTER socket,
 	// which sends lost messages again; zero for none.
@@ -32,15 +32,15 @@ type source struct {
 	ended bool // the prefix.Server was released; guarded by the field reading
 	gone  chan struct{}
 
-	restart    atomic.Bool            // another source of the server ended, which dropped all its reports
-	problem    atomic.Pointer[string] // why no events arrive; nil while a connection is open
+	restart    atomic.Bool            // another source of the server ended, and all its reports were dropped
+	problem    atomic.Pointer[string] // nil while a connection is open
 	failures   atomic.Uint64
 	unreplayed atomic.Pointer[string]
 
-	reading  sync.Mutex // held while a connection is read: at most one at a time
+	reading  sync.Mutex // held while a connection is read, at most one at a time
 	stream   stream
 	pace     pace
-	replayed time.Time // time of the last replay; guarded by the field reading
+	replayed time.Time // last replay; guarded by reading
 
 	mu     sync.Mutex
 	conn   *zmtp.Conn
@@ -51,7 +51,7 @@ const (
 	lostAfter = 10 * time.Second
 	// replayEvery is the shortest time between two replays of a server.
 	replayEvery = time.Second
-	// The end of a connection that lasted for tried does not count as a failure.
+	// The end of a connection is no failure if it lasted for tried.
 	tried = 10 * time.Second
 )
 
@@ -67,8 +67,8 @@ type pace struct {
 
 const (
 	bytesPerSecond = 8 << 20
-	messageBytes   = 256 // a message counts with its size and this number of bytes
-	cpuShare       = 5   // a server takes at most a fifth of a core
+	messageBytes   = 256 // a message counts with its size plus this number of bytes
+	cpuShare       = 5   // a server takes at most 1/cpuShare of a core
 	maxDebt        = 8 * time.Second
 )
 
@@ -168,7 +168,7 @@ func (s *Subscriber) follow(ctx context.Context, src *source, c *zmtp.Conn, firs
 	if src.ended {
 		return errReleased
 	}
-	if src.pace.wait(0, 0, time.Now()) > 0 { // instead of waiting, close the connection: the caller reconnects later
+	if src.pace.wait(0, 0, time.Now()) > 0 { // close the connection instead of waiting; the caller reconnects later
 		return errPace
 	}
 	if src.restart.Swap(false) {
@@ -197,8 +197,8 @@ func (s *Subscriber) follow(ctx context.Context, src *source, c *zmtp.Conn, firs
 	}
 }
 
-// receive applies one message. If earlier messages are missing, it requests a replay first. It
-// returns the pause before the next read.
+// receive applies one message, after a replay of missing messages. It returns the pause before the
+// next read.
 func (s *Subscriber) receive(ctx context.Context, src *source, frames [][]byte) (wait time.Duration, err error) {
 	_, seq, batch, err := parse(frames)
 	if err != nil {
@@ -233,10 +233,10 @@ func (s *Subscriber) replay(ctx context.Context, src *source, from uint64) {
 }
 
 const (
-	maxReplayed   = 10_000 // messages of a replay: as many as vLLM keeps
+	maxReplayed   = 10_000 // messages of a replay, as many as vLLM keeps
 	replayTimeout = 10 * time.Second
-	// replayIdle bounds the wait for the next message of a replay. A ROUTER socket drops messages
-	// if 1,000 already wait for the connection, even the message that ends the replay.
+	// replayIdle bounds the wait for the next message of a replay. A ROUTER socket drops messages,
+	// even the last one of the replay, if 1,000 already wait for the connection.
 	replayIdle    = 2 * time.Second
 	replayAnswers = 16
 )

@@ -14,14 +14,14 @@ var errMessage = errors.New("KV events: a message is not a topic, a sequence num
 type stream struct {
 	tree    tree
 	started bool
-	// complete means that all messages were read since the publisher started, or since it last
-	// cleared its cache.
+	// complete means that all messages were read since the publisher started, or last cleared its
+	// cache.
 	complete bool
 	next     uint64
-	replayed uint64 // first sequence number after the last replay; smaller ones may arrive again
+	replayed uint64 // first number after the last replay; smaller ones may arrive again
 }
 
-// parse splits a message into its three frames. The topic is empty in the replays of older engines.
+// parse splits a message into its three frames. Replays of older engines have no topic.
 func parse(frames [][]byte) (topic []byte, seq uint64, batch []byte, err error) {
 	if len(frames) != 3 || len(frames[1]) != 8 {
 		return nil, 0, nil, errMessage

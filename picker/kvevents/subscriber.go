@@ -24,14 +24,13 @@ const DefaultBlocks = 4 << 20
 // Config configures a Subscriber.
 type Config struct {
 	Prefixes *prefix.Index // required
-	// Listener accepts connections of publishers that dial; may be nil. Run closes the Listener.
+	// Listener accepts publishers that dial; may be nil. Run closes the Listener.
 	Listener net.Listener
-	// Blocks bounds the blocks of all servers together; default DefaultBlocks.
+	// Blocks bounds the blocks of all servers; default DefaultBlocks.
 	Blocks int
 	// Load receives each published load; may be nil.
 	Load func(server netip.AddrPort, l Load)
-	// Never returns the kind of an address that must not be dialed; "" for every other address. It
-	// may be nil.
+	// Never returns why an address must not be dialed, or ""; may be nil.
 	Never func(netip.Addr) string
 	// Retry is the first pause between attempts to connect; default 1 s. Pauses double up to 30 s.
 	Retry time.Duration
@@ -50,7 +49,7 @@ type Subscriber struct {
 	mu      sync.Mutex
 	sources map[Source]*source
 	added   []*source
-	dialled map[netip.Addr][]*source // sources whose publishers dial, by address
+	dialled map[netip.Addr][]*source // sources whose publishers dial
 	own     map[netip.Addr]*places
 	loads   map[LoadSource]*loadSource
 	begun   []*loadSource
@@ -61,8 +60,8 @@ type places struct {
 	conns int
 }
 
-// At most readers connections read a large message at the same time, and at most ownReaders
-// connections of one address.
+// At most readers connections, and ownReaders of one address, read a large message at the same
+// time.
 const (
 	readers    = 16
 	ownReaders = 4
@@ -104,8 +103,7 @@ type Subscription struct {
 	sources    []*source
 }
 
-// Subscribe subscribes to the KV events of sources. Subscriptions with equal sources share one
-// connection.
+// Subscribe subscribes to the KV events of sources. Equal sources share one connection.
 func (s *Subscriber) Subscribe(list []Source) *Subscription {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,8 +131,7 @@ func (s *Subscriber) Subscribe(list []Source) *Subscription {
 	return out
 }
 
-// Release ends the subscription. The Subscriber drops the reports of sources without another
-// subscription.
+// Release ends the subscription. Sources without another subscription lose their reports.
 func (n *Subscription) Release() {
 	if n == nil {
 		return
@@ -170,8 +167,7 @@ func (s *Subscriber) forgetDialled(src *source) {
 	}
 }
 
-// Problem returns why a server's reports are incomplete; "" if they are complete. known is the
-// server's Knowledge.
+// Problem returns why a server's reports are incomplete, or "". known is the server's Knowledge.
 func (n *Subscription) Problem(server netip.AddrPort) (problem string, known prefix.Knowledge) {
 	if n == nil {
 		return "", prefix.Guessed
@@ -284,7 +280,7 @@ func (s *Subscriber) keepConnected(ctx context.Context, gone <-chan struct{}, co
 	failed func(error)) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() { // runs until ctx ends
+	go func() {
 		select {
 		case <-gone:
 			cancel()

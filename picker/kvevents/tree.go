@@ -15,11 +15,11 @@ type tree struct {
 	blocks map[uint64]block
 	// inner maps an engine's block to the keys of the prefix blocks that end inside this block.
 	inner   map[uint64][]uint64
-	dropped uint64 // number of blocks that were ignored: with an unknown parent, invalid, or above the quota
+	dropped uint64
 }
 
 type block struct {
-	seed  uint64 // hash seed of the block's prompt
+	seed  uint64
 	end   prefix.Place
 	media media
 	held  bool // prefix.Server has the prefix block that ends with this block
@@ -39,8 +39,8 @@ type quota struct {
 	servers atomic.Int64
 }
 
-// take reserves one more block for a server that has n blocks. It returns false if the server has
-// its equal share of the limit, or if the limit is reached.
+// take reserves one more block for a server that has n blocks. It returns false at the server's
+// equal share of the limit, or at the limit.
 func (q *quota) take(n int) bool {
 	if int64(n) >= q.limit/max(q.servers.Load(), 1) {
 		return false
@@ -52,8 +52,7 @@ func (q *quota) take(n int) bool {
 	return true
 }
 
-// maxBlockSize bounds an engine's block size, in tokens.
-const maxBlockSize = 1 << 16
+const maxBlockSize = 1 << 16 // in tokens
 
 func (t *tree) apply(e *event) (cleared bool) {
 	if e.tag == allBlocksCleared {
@@ -91,7 +90,7 @@ func (t *tree) store(e *event) {
 	hashes, n := list(e.hashes)
 	tokens, count := list(e.tokens)
 	size := number(e.size)
-	if count == 0 { // no tokens: the engine copied blocks to another medium
+	if count == 0 { // the engine copied blocks to another medium
 		for range n {
 			hash, ok := hashes.blockHash()
 			if b, known := t.blocks[hash]; ok && known {
@@ -142,7 +141,7 @@ func (t *tree) parent(e *event, adapter uint64) (place prefix.Place, seed uint64
 }
 
 // mixExtra changes a block's seed or place by the block's extra keys. A string in the first block
-// is a cache salt, which is part of a request's seed, too. Other extra keys, such as hashes of
+// is a cache salt, which is also part of a request's seed. Other extra keys, such as hashes of
 // images, make the block match no request.
 func (t *tree) mixExtra(extra *reader, e *event, place *prefix.Place, seed *uint64, first bool) {
 	raw := extra.skip()
@@ -166,7 +165,7 @@ func (t *tree) mixExtra(extra *reader, e *event, place *prefix.Place, seed *uint
 }
 
 func (t *tree) add(hash uint64, tokens *reader, size int, place *prefix.Place, seed uint64, at media) bool {
-	if b, known := t.blocks[hash]; known { // the block was reported before, perhaps on another medium
+	if b, known := t.blocks[hash]; known { // reported before, perhaps on another medium
 		for range size {
 			tokens.head()
 		}

@@ -16,19 +16,17 @@ import (
 
 const (
 	// Within is how long Dead waits for proof that a server is dead while the server answers
-	// probes. silence is how long Dead waits while the server does not answer, because a dying
-	// engine answers late. pause is the time between two probes.
+	// probes. silence is how long Dead waits without an answer, because a dying engine answers
+	// late. pause is the time between two probes.
 	Within, silence = 500 * time.Millisecond, 2 * time.Second
 	pause           = 50 * time.Millisecond
-	// At more than maxProbes concurrent probes, or maxWaiting concurrent calls, Dead reports that a
-	// server is not dead.
+	// Above maxProbes concurrent probes or maxWaiting concurrent calls, Dead returns false.
 	maxProbes, maxWaiting = 64, 4096
 )
 
 // Config configures a Checker.
 type Config struct {
-	// Never returns the kind of an address that must not be probed; "" for every other address. It
-	// may be nil.
+	// Never returns why an address must not be probed, or ""; may be nil.
 	Never func(netip.Addr) string
 	// Transport returns the transport for probes. The default keeps no connections.
 	Transport func(upstream.Protocol) http.RoundTripper
@@ -46,7 +44,7 @@ type Checker struct {
 
 type server struct {
 	waiting int
-	running chan struct{} // closes at the end of the current probe; nil without a probe
+	running chan struct{} // closed at the end of the current probe; nil without one
 	ended   time.Time
 	last    result
 }
@@ -54,9 +52,9 @@ type server struct {
 type result uint8
 
 const (
-	silent      result = iota // no answer in time
-	works                     // an answer without a failure
-	unreachable               // no connection; possibly only from this process
+	silent result = iota
+	works
+	unreachable // no connection, possibly only from this process
 	dead
 )
 
@@ -71,9 +69,8 @@ func New(c Config) *Checker {
 	return &Checker{config: c, probes: make(chan struct{}, maxProbes), servers: map[netip.AddrPort]*server{}}
 }
 
-// Dead reports whether a server is dead. It returns true once a probe proves it. It returns false
-// after Within if the server answers probes, and after up to silence + Within if the server does
-// not answer.
+// Dead reports whether a probe proves that a server is dead. It returns false after Within if the
+// server answers probes, and after up to silence + Within if not.
 func (c *Checker) Dead(ctx context.Context, addr netip.AddrPort, by upstream.Protocol) bool {
 	if c.config.Never(addr.Addr()) != "" {
 		return false
@@ -151,13 +148,13 @@ func (c *Checker) probed(ctx context.Context, s *server, addr netip.AddrPort, by
 	s.running = running
 	c.mu.Unlock()
 
-	defer func() { // ends the probe even after a panic
+	defer func() { // also after a panic
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		s.running, s.ended, s.last = nil, time.Now(), found
 		close(running)
 	}()
-	// Several requests share the probe, so the end of this request does not end the probe.
+	// Several requests share the probe, so it continues after this request's end.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Within)
 	defer cancel()
 	select {

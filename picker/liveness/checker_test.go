@@ -53,7 +53,7 @@ func (r *replies) checker() *Checker {
 func TestLiveness_DeadServerIsFound(t *testing.T) {
 	closed := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 	for name, c := range map[string]struct {
-		after  time.Duration // before this time, probes get 200
+		after  time.Duration // probes before get 200
 		status int
 		err    error
 		dead   bool
@@ -215,7 +215,7 @@ func TestLiveness_OfProcessesThatSpeakH2C(t *testing.T) {
 	}
 }
 
-// A dying engine prints its stack before it answers, so the answer is late.
+// A dying engine prints its stack before it answers, so Dead waits for a late answer.
 func TestLiveness_SilentServerIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

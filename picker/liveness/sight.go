@@ -15,7 +15,7 @@ const lookTime = 550 * time.Millisecond
 type Sight struct {
 	answered bool
 	misled   bool // a request succeeded while probes failed, so failed probes do not count
-	// unanswered counts the probes since the last one that the server answered.
+	// unanswered counts the probes since the last answered one.
 	unanswered int
 	began      time.Time
 	why        string // "" if the last probe showed a working server
@@ -25,13 +25,13 @@ type Sight struct {
 // Shown is evidence, other than probes, that a server works.
 type Shown struct {
 	Good time.Time // time of the last successful request; zero means never
-	Read bool      // a scrape of its metrics page succeeded
-	// Enough is how many unanswered probes in a row show a dead server; 0 counts as 1.
+	Read bool
+	// Enough unanswered probes in a row show a dead server; 0 counts as 1.
 	Enough int
 }
 
 // Look probes a server once. The caller calls take to record the result in a Sight. take returns
-// up, whether the server works by the Sight, and again, whether it works again after it was down.
+// whether the server works by the Sight (up), and whether it works again after it was down.
 func (c *Checker) Look(ctx context.Context, addr netip.AddrPort,
 	by upstream.Protocol) (take func(*Sight, Shown) (up, again bool)) {
 	began := time.Now()
@@ -44,8 +44,8 @@ func (c *Checker) Look(ctx context.Context, addr netip.AddrPort,
 	return taking(found, why, began)
 }
 
-// Reach is like Look, but for a gateway of another cluster. It only opens a connection and sends no
-// request, because the gateway would log a request.
+// Reach is Look for a gateway of another cluster. It only opens a connection, because the gateway
+// would log a request.
 func (c *Checker) Reach(ctx context.Context, addr netip.AddrPort) (take func(*Sight, Shown) (up, again bool)) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
@@ -67,8 +67,7 @@ func taking(found result, why string, began time.Time) func(*Sight, Shown) (up, 
 
 // take records the result of a probe. Unanswered probes show a dead server only if the server
 // answered before: otherwise the server may have no /health, or only this process cannot reach it.
-// A single unanswered probe may show nothing (Shown.Enough), because a busy machine sometimes does
-// not answer in time.
+// A busy machine may fail to answer a single probe in time (Shown.Enough).
 func (s *Sight) take(found result, why string, began time.Time, shown Shown) (up, again bool) {
 	before := s.why
 	if s.misled = s.misled || before != "" && shown.Good.After(s.began); found == works {
@@ -94,12 +93,11 @@ func (s *Sight) take(found result, why string, began time.Time, shown Shown) (up
 // Probed reports whether the server was ever probed.
 func (s *Sight) Probed() bool { return s != nil && !s.began.IsZero() }
 
-// Doubted reports whether the server did not answer the last probe, but too few probes failed to
-// show a dead server.
+// Doubted reports whether the last probe failed, but too few did so to show a dead server.
 func (s *Sight) Doubted() bool { return s.why == "" && s.unanswered > 0 && s.answered && !s.misled }
 
-// Down returns why and since when the server is down; "" if it is not down. good is the time of the
-// last successful request to the server.
+// Down returns why and since when the server is down, or "". good is the time of the last
+// successful request to the server.
 func (s *Sight) Down(good time.Time) (why string, since time.Time) {
 	if s == nil || s.why == "" || good.After(s.began) {
 		return "", time.Time{}

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/picker/upstream"
 )
 
-// A busy machine may cause an unanswered probe, so only several in a row show a dead server. A
-// closed port shows it at once.
+// Several unanswered probes in a row show a dead server, because a busy machine may cause a single
+// one. A closed port shows it at once.
 func TestSight_UnansweredProbesAreCounted(t *testing.T) {
 	closed := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 	const silent, down = "no answer at /health", "connection refused"
@@ -51,8 +51,8 @@ func TestSight_UnansweredProbesAreCounted(t *testing.T) {
 	}
 }
 
-// A failed probe shows that a server is down, unless a request has succeeded since. An unanswered
-// probe shows it only if the server answered before.
+// A failed probe shows that a server is down, but not after a later successful request. An
+// unanswered probe counts only if the server answered before.
 func TestSight_ServerIsDownByItsProbes(t *testing.T) {
 	closed := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 	noRoute := &net.OpError{Op: "dial", Err: syscall.EHOSTUNREACH}

@@ -17,7 +17,7 @@ const (
 	// request that names an unlisted model, they are read at once, but at least readGap after the
 	// last reading. A server whose list could not be read is queried again after askAfter.
 	readAfter, askAfter, readGap = 5 * time.Second, 10 * time.Second, 250 * time.Millisecond
-	// perServer makes readings of large pools rarer: at most 50 lists a second are read.
+	// perServer makes readings of large pools rarer: at most 50 lists a second.
 	perServer = 20 * time.Millisecond
 	maxRead   = 64
 	// awaitLists bounds how long a request for an unlisted model waits for a reading. forget is the
@@ -33,25 +33,24 @@ const (
 type Holders struct {
 	lister *Lister
 	view   atomic.Pointer[view]
-	alone  atomic.Bool // the pool has at most one server, so a pick has no choice
+	alone  atomic.Bool // at most one server
 	next   atomic.Int64
 
 	mu       sync.Mutex
 	pool     Pool
 	servers  map[netip.AddrPort]*holder
 	marks    []mark
-	answers  []mark // successes with models that the server does not list, or for which another sent a 404
+	answers  []mark // successes with models that the server does not list, or after another server's 404
 	unlisted map[string]awaited
 	began    time.Time
-	reading  chan struct{} // closed at the end of the reading in progress; nil without one
+	reading  chan struct{} // closed at the end of the current reading; nil without one
 }
 
 type holder struct {
 	asked, good time.Time
 	again       time.Time
 	names       []string // the server's list, sorted; nil if unknown
-	// strict is set by a 404 for an unlisted model, and cleared by a success with an unlisted
-	// model.
+	// strict is set by a 404 for an unlisted model, and cleared by a success with one.
 	strict bool
 }
 
@@ -66,7 +65,7 @@ type mark struct {
 	at     time.Time
 }
 
-// Holders makes the Holders of a pool. It has no servers until Set.
+// Holders makes the Holders of a pool, without servers until Set.
 func (l *Lister) Holders() *Holders {
 	return &Holders{lister: l, servers: map[netip.AddrPort]*holder{}, unlisted: map[string]awaited{}}
 }
@@ -100,8 +99,8 @@ func (h *Holders) List(server netip.AddrPort) []string {
 	return nil
 }
 
-// Lacking returns the servers that lack a model; nil if no server lacks the model, or if no server
-// has it. If no list has the model, Lacking waits for a reading.
+// Lacking returns the servers that lack a model, or nil if none or all lack the model. If no list
+// has the model, Lacking waits for a reading.
 func (h *Holders) Lacking(ctx context.Context, model string, now time.Time) *Lacking {
 	if h.alone.Load() {
 		return nil
@@ -116,7 +115,7 @@ func (h *Holders) Lacking(ctx context.Context, model string, now time.Time) *Lac
 	return h.Known(model)
 }
 
-// Known returns the same as Lacking, but never waits for a reading of the lists.
+// Known is Lacking without the wait.
 func (h *Holders) Known(model string) *Lacking {
 	v := h.view.Load()
 	if v == nil {
@@ -175,9 +174,9 @@ func wait(ctx context.Context, closes <-chan struct{}) {
 	}
 }
 
-// awaiting returns what a request for an unlisted model must wait for. First it waits until open
-// closes. If pause is not 0, it then waits for pause, and for another reading. At the end it closes
-// done. If done is nil, it only waits until open closes.
+// awaiting returns what a request for an unlisted model waits for: first until open closes, and, if
+// pause is not 0, for pause and another reading. At the end it closes done. If done is nil, it only
+// waits until open closes.
 func (h *Holders) awaiting(model string, now time.Time) (pause time.Duration, open <-chan struct{},
 	done chan struct{}) {
 	due := now.UnixNano() >= h.next.Load()
@@ -315,8 +314,8 @@ func (h *Holders) every() time.Duration {
 	return max(readAfter, time.Duration(len(h.servers))*perServer)
 }
 
-// ask queries servers for their lists. It stores each list when it arrives, so that a server that
-// hangs does not delay other servers' lists.
+// ask queries servers for their lists, and stores each list when it arrives: a server that hangs
+// does not delay other lists.
 func (h *Holders) ask(p Pool, servers []Server, done chan struct{}) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -335,7 +334,7 @@ func (h *Holders) ask(p Pool, servers []Server, done chan struct{}) {
 		calls.Go(func() error {
 			list, err := h.lister.ask(ctx, p.Protocol, s.Addr, &p)
 			var names []string
-			if err == nil && len(list) < maxAnswer { // the list may have been cut at maxAnswer
+			if err == nil && len(list) < maxAnswer { // otherwise the list may have been cut at maxAnswer
 				for _, m := range list {
 					names = append(names, m.ID)
 				}
@@ -346,7 +345,7 @@ func (h *Holders) ask(p Pool, servers []Server, done chan struct{}) {
 			return nil
 		})
 	}
-	_ = calls.Wait() // no call returns an error
+	_ = calls.Wait()
 }
 
 // store stores a server's list; names is nil if the server sent no valid answer. The caller holds
@@ -380,7 +379,7 @@ func (h *Holders) store(s Server, names []string, now time.Time) {
 }
 
 // takeOver replaces a server's list, and drops the 404s and successes that the new list supersedes.
-// It reports whether the servers that lack a model may have changed. The caller holds h.mu.
+// It returns whether the servers that lack a model may have changed. The caller holds h.mu.
 func (h *Holders) takeOver(s Server, known *holder, names []string, now time.Time) (changes bool) {
 	known.good, known.again = now, now.Add(h.every())
 	slices.Sort(names)

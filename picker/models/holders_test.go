@@ -18,7 +18,7 @@ type lister struct {
 	addr  netip.AddrPort
 	list  atomic.Pointer[string]
 	asked atomic.Int32
-	hangs atomic.Pointer[chan struct{}] // if set, lists are not answered until it closes
+	hangs atomic.Pointer[chan struct{}] // if set, lists are answered after it closes
 }
 
 func (l *lister) set(list string) { l.list.Store(&list) }
@@ -118,8 +118,8 @@ func TestHolders_404CountsUntilTheListChanges(t *testing.T) {
 	})
 }
 
-// A server may send 404 because it lacks the path, for example of embeddings. Such a 404 shows
-// nothing about the model.
+// A 404 of a server that lists the model has no effect after the next list: the server may only
+// lack the path, for example of embeddings.
 func TestHolders_404OfAServerThatListsTheModelEnds(t *testing.T) {
 	a, b := newLister(t, "base"), newLister(t, "base")
 	h := holders(a, b)
@@ -159,8 +159,8 @@ func TestHolders_ServerThatAnswersHasTheModel(t *testing.T) {
 	}
 }
 
-// If a server lists the model, its 404 may have another cause, so the server still precedes a
-// suspect server. The mark ends when its list is read, even while another server hangs.
+// After a 404, a server that lists the model still precedes a suspect server. The mark ends when
+// its list is read, even while another server hangs.
 func TestHolders_404OfAServerThatListsTheModelIsWeak(t *testing.T) {
 	a, b := newLister(t, "base"), newLister(t, "base")
 	h := holders(a, b)

@@ -14,16 +14,16 @@ type view struct {
 
 // Lacking lists the servers of a pool that lack a model. It is immutable.
 type Lacking struct {
-	Unlisted, NotFound int  // numbers of servers that lack the model, by their list and by a 404
+	Unlisted, NotFound int  // servers that lack the model, by their list and by a 404
 	Strict             bool // all servers that lack the model answer 404
 	has                map[netip.AddrPort]bool
 	lacks              map[netip.AddrPort]bool
-	unknown            map[netip.AddrPort]bool // servers whose list is unknown; the map is shared
+	unknown            map[netip.AddrPort]bool // servers with an unknown list; the map is shared
 	others             func(*endpoint.Endpoint) bool
 	keep               func(*endpoint.Endpoint) bool
 }
 
-// Keep returns a function that reports whether a server may have the model.
+// Keep returns a filter for the servers that may have the model.
 func (l *Lacking) Keep() func(*endpoint.Endpoint) bool { return l.keep }
 
 // Others returns the negation of Keep.

@@ -12,14 +12,14 @@ type Model struct {
 	Object  string `json:"object"`
 	Created int64  `json:"created"`
 	OwnedBy string `json:"owned_by"`
-	Parent  string `json:"parent,omitempty"` // base model of an adapter
+	Parent  string `json:"parent,omitempty"`
 }
 
-// These are the limits of a model's name and of a response, in bytes, and of the numbers of models.
+// Limits of a model's name and of a response, in bytes, and of the numbers of models.
 const (
 	maxName   = 256
-	maxAnswer = 256  // models in a server's list; a gateway may list maxList
-	maxPool   = 4096 // stored models of a pool
+	maxAnswer = 256 // models in a server's list; a gateway may list maxList
+	maxPool   = 4096
 	maxList   = 1000
 	maxBytes  = 1 << 20
 )
@@ -61,13 +61,13 @@ func named(text string) bool {
 		func(c byte) bool { return c < ' ' || c == 0x7f })
 }
 
-// Encode returns a list as the response body to GET /v1/models. If several models have one ID, the
+// Encode returns a list as the response body to GET /v1/models. Of several models with one ID, the
 // first counts.
 func Encode(list []Model) string {
 	list = slices.Clone(list)
 	slices.SortStableFunc(list, func(a, b Model) int { return cmp.Compare(a.ID, b.ID) })
 	list = slices.CompactFunc(list, func(a, b Model) bool { return a.ID == b.ID })
-	// Without this copy, a nil list would become null, not [].
+	// The copy prevents that a nil list becomes null.
 	list = append([]Model{}, list[:min(len(list), maxList)]...)
 	text, err := json.Marshal(struct {
 		Object string  `json:"object"`

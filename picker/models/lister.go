@@ -19,16 +19,15 @@ import (
 )
 
 const (
-	// A pool's servers are queried at most every refreshAfter, or every retryAfter after a round in
-	// which no server answered.
+	// A pool's servers are queried at most every refreshAfter, or every retryAfter if no server
+	// answered.
 	refreshAfter, retryAfter = 30 * time.Second, 2 * time.Second
-	// keepFor is how long a server's last answer stays in use while the server does not answer
-	// again.
+	// keepFor is how long a server's last answer counts while the server does not answer.
 	keepFor = 10 * time.Minute
 	// askTimeout is below Envoy's timeout of a pick (2 s).
 	askTimeout = time.Second
-	// maxAsked bounds the servers that are queried in one round; maxCalls bounds the concurrent
-	// calls for all pools.
+	// maxAsked bounds the servers that are queried in one round, and maxCalls the concurrent calls
+	// for all pools.
 	maxAsked, maxCalls = 8, 64
 	// The Lister stores the answers for at most maxParts parts of a pool. A further part may
 	// replace only a part that no request has used for refreshAfter.
@@ -39,11 +38,9 @@ const (
 
 // Config configures a Lister.
 type Config struct {
-	// Transport is the transport for calls over HTTP/1.1 in cleartext. The default keeps no
-	// connections.
+	// Transport is for calls over HTTP/1.1 in cleartext. The default keeps no connections.
 	Transport http.RoundTripper
-	// Never returns the kind of an address that must not be called; "" for every other address. It
-	// may be nil.
+	// Never returns why an address must not be called, or ""; may be nil.
 	Never func(netip.Addr) string
 	// OnPanic is called if a reading of Holders panics; may be nil.
 	OnPanic func(pool string, value any, stack []byte)
@@ -67,17 +64,15 @@ type part struct{ subset, host, path string }
 type Pool struct {
 	Name    string
 	Servers []Server
-	// Subset names the part of the pool to which Servers belong; "" means the whole pool.
+	// Subset names the part of the pool with these Servers; "" means the whole pool.
 	Subset string
-	// Host and Path are the request's, if Servers are gateways of another cluster; otherwise "".
+	// Host and Path are the request's if Servers are gateways of another cluster, else "".
 	Host, Path string
-	// Names are further model names that clients may use: the pool's picker replaces them by models
-	// of the servers.
-	Names []string
-	// Protocol is the protocol of calls to the servers.
+	// Names are further model names that clients may use. The pool's picker replaces these by
+	// models of the servers.
+	Names    []string
 	Protocol upstream.Protocol
-	// Picker returns the list, in JSON, of the picker that serves the pool in another cluster; may
-	// be nil.
+	// Picker returns the list, in JSON, of the picker of the pool in another cluster; may be nil.
 	Picker func(context.Context) ([]byte, error)
 }
 
@@ -91,8 +86,8 @@ func (p *Pool) servers() []Server {
 // Server is a model server of a Pool.
 type Server struct {
 	Addr      netip.AddrPort
-	Adapters  []string // LoRA adapters on the server's metrics page
-	Cleartext bool     // called without TLS, whatever Pool.Protocol is
+	Adapters  []string
+	Cleartext bool // without TLS, whatever Pool.Protocol is
 }
 
 type pool struct {
@@ -143,7 +138,7 @@ func (l *Lister) List(ctx context.Context, pools []Pool) []Model {
 			return nil
 		})
 	}
-	_ = asked.Wait() // no call returns an error
+	_ = asked.Wait()
 	return slices.Concat(found...)
 }
 
@@ -216,8 +211,7 @@ func (l *Lister) refresh(ctx context.Context, known *pool, p *Pool, done chan st
 		known.asking = nil
 		close(done)
 	}()
-	// Other requests use the answers, too, so the end of this client's request does not end the
-	// calls.
+	// Other requests also use the answers, so the calls continue after the end of this request.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 	defer cancel()
 	by := p.Protocol
@@ -241,7 +235,7 @@ func (l *Lister) refresh(ctx context.Context, known *pool, p *Pool, done chan st
 			return nil
 		})
 	}
-	_ = calls.Wait() // no call returns an error
+	_ = calls.Wait()
 	known.store(p, servers, answers)
 }
 
@@ -308,14 +302,14 @@ func (known *pool) merge(p *Pool) (list []Model) {
 			}
 			has[name] = true
 			adapter := Model{ID: name, Object: "model"}
-			if len(bases) == 1 { // with several base models, the adapter's base is unknown
+			if len(bases) == 1 { // otherwise the adapter's base is unknown
 				adapter.Parent, adapter.Created, adapter.OwnedBy = bases[0].ID, bases[0].Created, bases[0].OwnedBy
 			}
 			list = append(list, adapter)
 		}
 	}
 	if len(list) == 0 {
-		return nil // no server has answered, so perhaps no server has the models of Names
+		return nil // no server has answered, so perhaps none has the models of Names
 	}
 	for _, name := range p.Names {
 		if !has[name] && named(name) && len(list) < maxPool {

@@ -92,7 +92,7 @@ func TestModels_ServersAreAskedRarelyAndTheirAnswersKept(t *testing.T) {
 		if got := l.List(t.Context(), []Pool{pool}); len(got) != 21 {
 			t.Errorf("while servers do not answer, %d models are left, want 21", len(got))
 		}
-		pool.Servers = pool.Servers[:1] // only one server is left
+		pool.Servers = pool.Servers[:1] // one server is left
 		if got := ids(l.List(t.Context(), []Pool{pool})); !slices.Equal(got,
 			[]string{"at-10.0.0.0:8000<base", "base<"}) {
 			t.Errorf("of one server: %q, want %q", got, []string{"at-10.0.0.0:8000<base", "base<"})
@@ -111,7 +111,7 @@ func TestModels_ServersAreAskedRarelyAndTheirAnswersKept(t *testing.T) {
 	})
 }
 
-// Clients choose the path for another cluster's gateways. Even for many paths, few are queried and
+// Clients choose the path for another cluster's gateways. Even of many paths, few are queried and
 // kept.
 func TestModels_GatewaysAreAskedForFewPathsAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -15,11 +15,10 @@ type adapterName struct {
 	Path string `json:"lora_path"` // ignored
 }
 
-// loras returns the names of the loaded adapters. The caller must not change the slice.
+// The caller must not change the result.
 func (s *Server) loras() []string { return *s.adapters.Load() }
 
-// loadAdapter loads an adapter. vLLM reads the adapter's files at lora_path; this server accepts
-// any path.
+// loadAdapter loads an adapter. It accepts any lora_path, from which vLLM reads files.
 func (s *Server) loadAdapter(w http.ResponseWriter, r *http.Request) {
 	s.changeAdapters(w, r, "loaded", func(adapter adapterName, list []string) ([]string, error) {
 		switch {

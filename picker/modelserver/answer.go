@@ -13,7 +13,7 @@ import (
 type api struct {
 	prefix string
 	prompt func(*fields) (last string, words []string, err error)
-	// limit returns the maximum number of tokens in the answer; nil means no limit.
+	// limit returns the answer's maximum number of tokens; nil means no limit.
 	limit  func(*fields) (*int, error)
 	whole  func(*reply) any
 	events func(*reply) stream
@@ -33,7 +33,7 @@ type stream struct {
 	queued func() []event // called before the queue; may be nil
 	first  func() []event // called before the first piece; may be nil
 	piece  func(i int, text string) event
-	last   func() []event // called after the last piece
+	last   func() []event
 }
 
 type event struct {
@@ -48,7 +48,7 @@ type usage struct {
 	CompletionTokens int `json:"completion_tokens"`
 	TotalTokens      int `json:"total_tokens"`
 
-	Details *promptDetails `json:"prompt_tokens_details,omitempty"` // set with prefix caching
+	Details *promptDetails `json:"prompt_tokens_details,omitempty"`
 }
 
 type promptDetails struct {
@@ -107,8 +107,8 @@ func (s *Server) generate(a api) http.HandlerFunc {
 	}
 }
 
-// tokenize waits until earlier prompts are tokenized, and then for the simulated time of this
-// prompt. An error means that the client has disconnected.
+// tokenize waits until earlier prompts are tokenized, and then for this prompt's simulated time. An
+// error means that the client has disconnected.
 func (s *Server) tokenize(ctx context.Context, tokens int) error {
 	if s.cfg.TokenizerRate <= 0 {
 		return nil
@@ -122,8 +122,8 @@ func (s *Server) tokenize(ctx context.Context, tokens int) error {
 	}
 }
 
-// count counts a request, and returns its number. If err is not nil, the request is invalid, and
-// count returns err. Otherwise the returned error is a simulated failure, or nil.
+// count counts a request, and returns its number. If err is nil, the returned error is a simulated
+// failure, or nil.
 func (s *Server) count(err error) (uint64, error) {
 	number := s.requests.Add(1)
 	if err == nil && s.fails(number) {
@@ -132,14 +132,14 @@ func (s *Server) count(err error) (uint64, error) {
 	return number, err
 }
 
-// fails reports whether request n fails. n * FailRate (rounded down) of the first n requests fail.
+// n * FailRate (rounded down) of the first n requests fail.
 func (s *Server) fails(n uint64) bool {
 	return math.Floor(float64(n)*s.cfg.FailRate) > math.Floor(float64(n-1)*s.cfg.FailRate)
 }
 
 type running struct {
 	cached *promptDetails // nil without prefix caching
-	leave  func()         // the caller calls it at the end of the answer
+	leave  func()         // called at the end of the answer
 	await  func(ctx context.Context, had, tokens int) error
 }
 
@@ -257,8 +257,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// failWith sends an error response if err is an *apiError. Any other error means that the client
-// has disconnected.
+// failWith sends an error response for an *apiError. Any other error means that the client has
+// disconnected.
 func failWith(w http.ResponseWriter, err error, fail func(http.ResponseWriter, *apiError)) {
 	if failure := (*apiError)(nil); errors.As(err, &failure) {
 		fail(w, failure)

@@ -332,9 +332,9 @@ func TestAPIs_EachIsCountedInTheEngine(t *testing.T) {
 	waitForMetrics(t, url, map[string]float64{"vllm:num_requests_running": 2, "vllm:num_requests_waiting": 2})
 }
 
-// TestAPIs_HaveTheMembersOfLLMDInferenceSim compares with llm-d-inference-sim, which has no rerank.
-// Our answers and events have all members of its answers and events, and the events have the same
-// order.
+// TestAPIs_HaveTheMembersOfLLMDInferenceSim compares with llm-d-inference-sim, which has no rerank:
+// our answers and events must have all members of its answers and events, in the same order of
+// events.
 func TestAPIs_HaveTheMembersOfLLMDInferenceSim(t *testing.T) {
 	_, ours := serve(t, Config{})
 	theirs := startInferenceSim(t, "--force-dummy-tokenizer")

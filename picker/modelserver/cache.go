@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// tokenID returns a word's token ID: its hash, or the number itself if the word is a number,
-// because a prompt may have token IDs instead of text.
+// tokenID returns a word's token ID: its hash, or the number itself if the word is a number. So a
+// prompt may have token IDs instead of text.
 func tokenID(word string) uint32 {
 	n := uint64(0)
 	for i := range len(word) {
@@ -37,7 +37,7 @@ type cache struct {
 
 	mu     sync.Mutex
 	blocks map[uint64]*list.Element
-	order  *list.List // elements are hashes, the most recently used in front
+	order  *list.List // elements are hashes, most recently used first
 }
 
 func newCache(blocks int, e *kvEvents) *cache {
@@ -45,8 +45,8 @@ func newCache(blocks int, e *kvEvents) *cache {
 }
 
 // read adds a prompt to the cache, and returns how many of its tokens were cached before. The last
-// token never counts as cached, because the server must compute it to generate the first token of
-// the answer.
+// token never counts as cached: the server must compute it to generate the first token of the
+// answer.
 func (c *cache) read(tokens []uint32, lora, salt string) (cached int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,7 +56,7 @@ func (c *cache) read(tokens []uint32, lora, salt string) (cached int) {
 	for known < len(hashes) && c.blocks[hashes[known]] != nil {
 		known++
 	}
-	c.use(hashes[:known]) // used before the eviction, so that the prompt's new blocks do not evict its cached blocks
+	c.use(hashes[:known]) // before the eviction: the prompt's new blocks do not evict its cached ones
 	var removed []uint64
 	for len(c.blocks)+len(hashes)-known > c.limit {
 		hash := c.order.Remove(c.order.Back()).(uint64)

@@ -11,9 +11,9 @@ type answer struct {
 
 type choice struct {
 	Index   int          `json:"index"`
-	Message *chatMessage `json:"message,omitempty"` // set in a chat that is not streamed
-	Delta   *chatMessage `json:"delta,omitempty"`   // set only in a streamed chat
-	Text    *string      `json:"text,omitempty"`    // set in a completion
+	Message *chatMessage `json:"message,omitempty"` // if not streamed
+	Delta   *chatMessage `json:"delta,omitempty"`   // if streamed
+	Text    *string      `json:"text,omitempty"`
 	Finish  *string      `json:"finish_reason"`
 }
 
@@ -53,7 +53,7 @@ var completionsAPI = api{
 	prompt: func(f *fields) (string, []string, error) { return promptText("prompt", f.Prompt) },
 	limit: func(f *fields) (*int, error) {
 		if f.MaxTokens == nil {
-			sixteen := 16 // the default of OpenAI's API
+			sixteen := 16 // OpenAI's default
 			return &sixteen, nil
 		}
 		return atLeastOne("max_tokens", f.MaxTokens)

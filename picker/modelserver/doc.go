@@ -4,8 +4,8 @@
 //
 // At most MaxNumSeqs requests run at a time; further requests wait in order. Each request reserves
 // KV cache blocks for its prompt and its longest possible answer. At most MaxLoRAs adapters are
-// active. Each word is one token. Its ID is the word's hash, or the number itself if the word is a
-// number. With StepTime, the engine serves in steps (steps.go). With prefix caching, a cached
+// active. Each word is one token, whose ID is the word's hash, or the number itself if the word is
+// a number. With StepTime, the engine serves in steps (steps.go). With prefix caching, a cached
 // prefix takes no time to read. The server does not implement preemption, sampling, several prompts
 // or answers in one request, and stored responses.
 //

@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// blockSize is the number of tokens in a block of the KV cache: vLLM's default.
+// blockSize is the number of tokens in a KV cache block: vLLM's default.
 const blockSize = 16
 
 type sequence struct {
-	lora    string        // "" for the base model
-	blocks  int           // KV cache blocks to reserve for the prompt and the longest possible answer
-	running chan struct{} // closed when the sequence starts to run
+	lora    string // "" for the base model
+	blocks  int    // to reserve for the prompt and the longest possible answer
+	running chan struct{}
 	read    bool
 
-	// Only an engine that serves in steps uses these fields.
+	// The other fields are for an engine that serves in steps.
 	answer    int        // tokens to generate; at least 1
-	begin     func() int // returns how many prompt tokens are not cached
+	begin     func() int // returns the number of uncached prompt tokens
 	left      int
 	tokens    atomic.Int64
 	more      chan struct{}
@@ -32,7 +32,7 @@ type sequence struct {
 // blocks that it may need before it starts.
 type engine struct {
 	slots, blocks, maxLoRAs int
-	partial                 int // maximum number of prompts read at the same time; 0: no limit
+	partial                 int // maximum of prompts read at the same time; 0 means no limit
 	steps                   *steps
 
 	mu      sync.Mutex
@@ -104,9 +104,8 @@ func (e *engine) reading() bool {
 }
 
 // admit starts waiting sequences. It skips a sequence whose adapter has no slot. If a sequence
-// lacks a slot or blocks, admit starts no later sequence, because otherwise large sequences might
-// never run. With steps, the started sequences read up to budget prompt tokens; admit returns the
-// number of these tokens.
+// lacks a slot or blocks, admit starts no later one: otherwise large sequences might never run.
+// With steps, the started sequences read up to budget prompt tokens; admit returns their number.
 func (e *engine) admit(budget int) (prompts int) {
 	for i := 0; i < len(e.waiting) && len(e.running) < e.slots && !e.reading() && prompts < budget; {
 		seq := e.waiting[i]
@@ -132,8 +131,8 @@ func (e *engine) admit(budget int) (prompts int) {
 
 type load struct {
 	waiting, running           int
-	waitingLoRAs, runningLoRAs []string // sorted
-	kvCache                    float64  // used share, 0 to 1
+	waitingLoRAs, runningLoRAs []string
+	kvCache                    float64 // used share, 0 to 1
 }
 
 func (e *engine) load() load {

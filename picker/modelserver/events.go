@@ -16,15 +16,15 @@ import (
 // replayed is the number of messages that can be sent again: vLLM's default.
 const replayed = 10_000
 
-// kvEvents publishes changes of the KV cache as vLLM does: it sends events at a PUB socket, and
-// sends earlier events again at a ROUTER socket. A nil *kvEvents publishes nothing.
+// kvEvents publishes changes of the KV cache as vLLM does: events at a PUB socket, and earlier
+// events again at a ROUTER socket. A nil *kvEvents publishes nothing.
 type kvEvents struct {
 	topic     string
 	publisher zmtp.Publisher
 
 	mu   sync.Mutex
 	next uint64
-	sent [][]byte // the last batches; the last one has sequence number next-1
+	sent [][]byte // last batches; the last one has sequence number next-1
 }
 
 func (e *kvEvents) removed(hashes []uint64) {
@@ -34,8 +34,7 @@ func (e *kvEvents) removed(hashes []uint64) {
 	}
 }
 
-// stored publishes the new blocks of a prompt. known is how many of its first blocks were cached
-// before.
+// stored publishes a prompt's new blocks. known is how many of its first blocks were cached before.
 func (e *kvEvents) stored(hashes []uint64, known int, tokens []uint32, lora, salt string) {
 	if e == nil || known == len(hashes) {
 		return

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// shownBody bounds the part of the last request's body that /debug/last shows, in bytes. The length
-// and the hash on this page cover the whole body.
+// shownBody bounds the part of the last request's body on /debug/last, in bytes. The length and the
+// hash on this page are of the whole body.
 const shownBody = 64 << 10
 
 // vllmVersion is the answer to /version, by which routers recognize vLLM.
@@ -26,9 +26,9 @@ type received struct {
 	Host    string      `json:"host"`
 	Proto   string      `json:"proto"`
 	Headers http.Header `json:"headers"`
-	Bytes   int         `json:"bytes"`  // size of the body
-	SHA256  string      `json:"sha256"` // hash of the body, in hexadecimal
-	Body    string      `json:"body"`   // cut to shownBody
+	Bytes   int         `json:"bytes"`
+	SHA256  string      `json:"sha256"` // hexadecimal
+	Body    string      `json:"body"`
 }
 
 func newReceived(r *http.Request, body []byte) *received {
@@ -101,8 +101,7 @@ func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
 	metric("gauge", "vllm:cache_config_info", "The KV cache's shape.",
 		label("block_size", strconv.Itoa(blockSize))+","+label("num_gpu_blocks", strconv.Itoa(s.engine.blocks)), 1)
 	if len(s.loras()) > 0 {
-		// As in vLLM, the value is the current time, because readers use the series with the latest
-		// time.
+		// As in vLLM, the value is the current time: readers use the series with the latest time.
 		metric("gauge", "vllm:lora_requests_info", "Running and waiting adapters.",
 			label("max_lora", strconv.Itoa(s.engine.maxLoRAs))+","+
 				label("running_lora_adapters", strings.Join(now.runningLoRAs, ","))+","+

@@ -20,8 +20,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// A picker that works with this simulator must work with vLLM, too. llm-d-inference-sim is an
-// independent reference: the series that a picker reads must have the same names and labels.
+// The series that a picker reads must have the same names and labels as in llm-d-inference-sim,
+// which also simulates vLLM.
 func TestSim_MetricsMatchLLMDInferenceSim(t *testing.T) {
 	_, ours := serve(t, Config{LoRAs: []string{"sql"}})
 	theirs := startInferenceSim(t)
@@ -44,8 +44,8 @@ func TestSim_MetricsMatchLLMDInferenceSim(t *testing.T) {
 	}
 }
 
-// TestKVEvents_OfLLMDInferenceSimAreRead compares with llm-d-inference-sim, which dials the
-// subscriber, in both of its forms of events.
+// TestKVEvents_OfLLMDInferenceSimAreRead reads the events of llm-d-inference-sim, which dials the
+// subscriber, in both formats.
 func TestKVEvents_OfLLMDInferenceSimAreRead(t *testing.T) {
 	for _, format := range []string{"--use-vllm-map-event-format=true", "--use-vllm-map-event-format=false"} {
 		t.Run(format, func(t *testing.T) {

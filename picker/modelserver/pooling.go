@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	maxInputs        = 2048 // inputs of a request: OpenAI's limit
+	maxInputs        = 2048 // per request: OpenAI's limit
 	defaultDimension = 16
 	maxDimension     = 4096
 )
 
-// pooled is an embeddings or rerank request, for which the server generates no text. Each input
-// takes one slot of the engine.
+// pooled is an embeddings or rerank request, without generated text. Each input takes one slot of
+// the engine.
 type pooled struct {
 	model, lora, salt string
 	inputs            [][]string
@@ -65,7 +65,6 @@ func (s *Server) embeddings(w http.ResponseWriter, r *http.Request) {
 			var vector any = embed(words, dimension)
 			if f.EncodingFormat == "base64" {
 				var raw bytes.Buffer
-				// Writing to a buffer cannot fail.
 				_ = binary.Write(&raw, binary.LittleEndian, vector)
 				vector = base64.StdEncoding.EncodeToString(raw.Bytes())
 			}
@@ -78,7 +77,6 @@ func (s *Server) embeddings(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// A document's score is the share of the query's words that the document contains.
 func (s *Server) rerank(w http.ResponseWriter, r *http.Request) {
 	var f fields
 	var documents []string
@@ -165,8 +163,7 @@ func (s *Server) fit(inputs [][]string) error {
 }
 
 // embeddingInputs returns the words of each input. The field input is a string, a list of token
-// IDs, a list of strings, or a list of lists of token IDs. A request may have the messages of a
-// chat instead.
+// IDs, a list of strings, or a list of lists of token IDs. A chat's messages may replace it.
 func (f *fields) embeddingInputs() ([][]string, error) {
 	if len(f.Messages) > 0 {
 		_, words, err := f.chatPrompt()

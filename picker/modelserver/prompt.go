@@ -13,8 +13,8 @@ import (
 // maxBody bounds a request's body, in bytes: twice Penstock's own limit.
 const maxBody = 64 << 20
 
-// fields are the fields of a request that have an effect. The server ignores all other fields, such
-// as sampling options.
+// fields are the fields of a request that have an effect. All others are ignored, such as sampling
+// options.
 type fields struct {
 	Model               string          `json:"model"`
 	Messages            []message       `json:"messages"`
@@ -26,7 +26,7 @@ type fields struct {
 	IgnoreEOS           bool            `json:"ignore_eos"` // generate until max_tokens
 	N                   *int            `json:"n"`
 	CacheSalt           string          `json:"cache_salt"`
-	TokenIDs            []uint32        `json:"token_ids"` // used instead of the prompt's words
+	TokenIDs            []uint32        `json:"token_ids"` // instead of the prompt's words
 
 	Input              json.RawMessage `json:"input"` // in Responses and embeddings
 	Instructions       string          `json:"instructions"`
@@ -35,10 +35,10 @@ type fields struct {
 
 	System json.RawMessage `json:"system"` // a string or a list of parts
 
-	Dimensions     *int   `json:"dimensions"` // of an embeddings request
+	Dimensions     *int   `json:"dimensions"`
 	EncodingFormat string `json:"encoding_format"`
 
-	Query     string            `json:"query"` // of a rerank request
+	Query     string            `json:"query"`
 	Documents []json.RawMessage `json:"documents"`
 	TopN      int               `json:"top_n"`
 }
@@ -215,7 +215,7 @@ func promptText(field string, raw json.RawMessage) (string, []string, error) {
 	case absent(raw):
 		return "", nil, badRequest("%s is missing", field)
 	case json.Unmarshal(raw, &text) == nil:
-	// This case precedes the list of strings, because a list of IDs may be long.
+	// Before the list of strings, because a list of IDs may be long.
 	case json.Unmarshal(raw, &numbers) == nil && len(numbers) > 0:
 		text = strings.Trim(fmt.Sprint(numbers), "[]")
 	case json.Unmarshal(raw, &texts) == nil && len(texts) == 1:

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// responsesAPI is OpenAI's Responses API. The server stores no response, like vLLM without
+// responsesAPI is OpenAI's Responses API without stored responses, like vLLM without
 // VLLM_ENABLE_RESPONSES_API_STORE.
 var responsesAPI = api{
 	prefix: "resp", fail: writeError,
@@ -19,8 +19,7 @@ var responsesAPI = api{
 	events: (*reply).responseEvents,
 }
 
-// responsesPrompt returns the last text of the input, and the words of the instructions and the
-// whole input.
+// last is the last text of the input.
 func (f *fields) responsesPrompt() (last string, words []string, err error) {
 	if f.PreviousResponseID != "" {
 		return "", nil,
@@ -36,7 +35,7 @@ func (f *fields) responsesPrompt() (last string, words []string, err error) {
 	}
 	var items []struct {
 		Content json.RawMessage `json:"content"`
-		Output  json.RawMessage `json:"output"` // of a function call
+		Output  json.RawMessage `json:"output"`
 	}
 	if json.Unmarshal(f.Input, &items) != nil || len(items) == 0 {
 		return "", nil, badRequest("input is neither a string nor a list of items")

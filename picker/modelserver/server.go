@@ -14,26 +14,25 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Config describes one simulated model server. Only Model is required.
+// Config describes a simulated model server. Only Model is required.
 type Config struct {
 	Name  string // in answers and x-served-by; "" means "sim"
-	Model string // the name of the base model
+	Model string
 	LoRAs []string
-	// MaxLoRAs bounds the active adapters. 0 means 1, vLLM's default.
+	// MaxLoRAs bounds the active adapters; 0 means 1, vLLM's default.
 	MaxLoRAs int
 
 	MaxNumSeqs    int // 0 means 256, vLLM's default on small GPUs
 	MaxPrefills   int // vLLM's max_num_partial_prefills; 0 means no limit
-	KVCacheTokens int // size of the KV cache, rounded down to blocks of 16 tokens; 0 means 65536
+	KVCacheTokens int // rounded down to blocks of 16 tokens; 0 means 65536
 
-	// The server tokenizes one prompt at a time, before it sends the headers of the answer.
-	// TokenizerRate is in tokens a second; 0 means that tokenization takes no time.
+	// TokenizerRate is in tokens a second; 0 means no time. The server tokenizes one prompt at a
+	// time, before it sends the headers of the answer.
 	TokenizerRate    float64
-	TimeToFirstToken time.Duration // time from the end of the queue to the first token; 0 means no time
-	// PrefillRate is how fast the server reads a prompt, in tokens a second; 0 means that reading
-	// takes no time.
+	TimeToFirstToken time.Duration // from the end of the queue to the first token
+	// PrefillRate is the speed of reading a prompt, in tokens a second; 0 means no time.
 	PrefillRate       float64
-	InterTokenLatency time.Duration // time between two tokens of an answer; 0 means no time
+	InterTokenLatency time.Duration
 
 	// StepTime makes the server compute in steps, as vLLM does. TimeToFirstToken, InterTokenLatency
 	// and MaxPrefills then have no effect. A step takes StepTime, or longer if PrefillRate requires
@@ -42,12 +41,11 @@ type Config struct {
 	StepTime, StepTimePerSequence time.Duration
 	MaxBatchedTokens              int
 
-	// PrefixCaching makes the server keep the blocks of prompts, so that it does not read a common
-	// prefix again.
+	// PrefixCaching keeps the blocks of prompts, so that a common prefix is read once.
 	PrefixCaching bool
-	// KVEvents is the host:port at which the server publishes KV events over ZeroMQ. KVEventsReplay
-	// is the host:port at which it sends earlier events again. KVEventsConnect is the host:port of
-	// a subscriber to which the server connects. "" means none.
+	// KVEvents is the host:port at which the server publishes KV events over ZeroMQ, and
+	// KVEventsReplay the host:port at which it sends earlier events again. KVEventsConnect is the
+	// host:port of a subscriber to which the server connects. "" means none.
 	KVEvents, KVEventsReplay, KVEventsConnect string
 	KVEventsTopic                             string // "" means kv@NAME@MODEL
 
@@ -58,12 +56,12 @@ type Config struct {
 	Status   int     // 0 means 503
 
 	Listen []string      // host:port; port 0 means any free port
-	Grace  time.Duration // time for requests in flight after Run's context ends; 0 means 30 s
+	Grace  time.Duration // for requests in flight after Run's context ends; 0 means 30 s
 
 	Log *slog.Logger // nil means slog.Default()
 }
 
-// Server is one simulated model server. It is an http.Handler.
+// Server is a simulated model server. It is an http.Handler.
 type Server struct {
 	cfg       Config
 	log       *slog.Logger
@@ -82,7 +80,7 @@ type Server struct {
 	promptTokens     atomic.Uint64
 	generationTokens atomic.Uint64
 	prefillTokens    atomic.Uint64
-	prefillTime      atomic.Int64 // nanoseconds
+	prefillTime      atomic.Int64 // in nanoseconds
 	prefills         atomic.Uint64
 	stopped, cut     atomic.Uint64 // by finish reason: "stop", "length"
 	last             atomic.Pointer[received]
@@ -236,8 +234,8 @@ func (s *Server) Listen() ([]string, error) {
 	return addresses, nil
 }
 
-// Run serves HTTP/1.1 and cleartext HTTP/2 until ctx ends. Then /health fails, and Run returns when
-// the requests in flight have ended. After Config.Grace it returns an error.
+// Run serves HTTP/1.1 and cleartext HTTP/2 until ctx ends. Then /health fails, and Run returns
+// after the requests in flight. After Config.Grace it returns an error.
 func (s *Server) Run(ctx context.Context) error {
 	if len(s.listeners) == 0 {
 		if _, err := s.Listen(); err != nil {

@@ -280,7 +280,7 @@ func TestQueue_RequestsBeyondSlotsWaitAndAreCounted(t *testing.T) {
 	waitForMetrics(t, url,
 		map[string]float64{"vllm:num_requests_running": 2, "vllm:num_requests_waiting": 2,
 			"vllm:kv_cache_usage_perc": 0.2})
-	first() // a client that leaves makes room for the next request
+	first() // a client that disconnects makes room for the next request
 	waitForMetrics(t, url, map[string]float64{"vllm:num_requests_running": 2, "vllm:num_requests_waiting": 1})
 }
 
@@ -294,7 +294,7 @@ func TestPrefill_PromptsAreReadOneAfterTheOther(t *testing.T) {
 	waitForMetrics(t, url, map[string]float64{"vllm:num_requests_running": 2, "vllm:num_requests_waiting": 0})
 	holdRequest(t, url+"/v1/completions", `{"prompt":"c"}`)
 	waitForMetrics(t, url, map[string]float64{"vllm:num_requests_running": 2, "vllm:num_requests_waiting": 1})
-	reading() // this client leaves
+	reading() // this client disconnects
 	waitForMetrics(t, url, map[string]float64{"vllm:num_requests_running": 2, "vllm:num_requests_waiting": 0})
 }
 
@@ -310,7 +310,7 @@ func TestStreaming_HeadersDoNotWaitForTheQueue(t *testing.T) {
 	if resp.StatusCode != 200 || resp.Header.Get("x-served-by") != "sim" {
 		t.Errorf("got %s %v, want 200 served by sim", resp.Status, resp.Header)
 	}
-	// A request whose client has left leaves the queue.
+	// A request whose client has disconnected leaves the queue.
 	waitForMetrics(t, url, map[string]float64{"vllm:num_requests_waiting": 0})
 }
 

@@ -6,10 +6,9 @@ import (
 )
 
 // steps makes an engine serve in steps, as vLLM does. A step computes a chunk of the prompts, and
-// one token for each request whose prompt is read. So the prompt of one request delays the answers
-// of other requests.
+// one token for each request whose prompt is read. So a prompt delays other requests' answers.
 type steps struct {
-	least, perSequence time.Duration // minimum time of a step, and time for each running sequence
+	least, perSequence time.Duration // of a step, and of each running sequence in it
 	rate               float64       // prompt tokens a second; 0 means no limit
 	chunk              int
 
@@ -37,8 +36,8 @@ func (e *engine) step(began time.Time) {
 	time.AfterFunc(time.Until(s.ends), e.stepped)
 }
 
-// stepped ends a step and begins the next. The next step begins at the planned end of the last one,
-// even if the timer was late, unless it was late by a whole step.
+// stepped ends a step and begins the next at the planned end of the last one. If the timer was late
+// by a whole step, the next step begins now.
 func (e *engine) stepped() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -37,7 +37,7 @@ func begun(t *testing.T, s *Server, prompt, answer int) func(tokens int) time.Du
 	}
 }
 
-// Reading a prompt delays the other answers. The prompt is read in chunks.
+// Reading a prompt, in chunks, delays the other answers.
 func TestSteps_PromptsHoldUpAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := New(Config{Model: "base", StepTime: 20 * time.Millisecond, StepTimePerSequence: time.Millisecond,

@@ -19,7 +19,7 @@ const (
 )
 
 // prompt returns a request's token IDs. If the token store has lost them, prompt computes them from
-// the prompt's words, and the request does not fail.
+// the prompt's words.
 func (s *Server) prompt(w http.ResponseWriter, r *http.Request, f *fields, words []string) ([]uint32, error) {
 	key := r.Header.Get(TokensKeyHeader)
 	switch {

@@ -10,10 +10,9 @@ import (
 	"net/http"
 )
 
-// maxAnswer bounds an answer, and maxList a list of models, in bytes.
 const (
-	maxAnswer = 64 << 10
-	maxList   = 1 << 20
+	maxAnswer = 64 << 10 // in bytes
+	maxList   = 1 << 20  // in bytes
 )
 
 // ErrDenied means that the server does not have the API or the model, or requires a credential.
@@ -31,7 +30,7 @@ type message struct {
 	Content string `json:"content"`
 }
 
-// Ask requests a token, and returns nil once the server has computed it. base is the server's URL
+// Ask requests a token, and returns nil after the server has computed it. base is the server's URL
 // without a path. If model is "", Ask uses the first model that the server lists.
 func Ask(ctx context.Context, by http.RoundTripper, base, model string) error {
 	if model == "" {

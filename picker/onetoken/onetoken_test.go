@@ -15,8 +15,7 @@ import (
 
 const token = `{"choices":[{"text":"1"}],"usage":{"completion_tokens":1}}`
 
-// one has the answer of a server with completions only; both has the answers of a server that also
-// has chat completions.
+// one has the answer of a server with completions only; both also has one for chat completions.
 func one(completions string) map[string]string {
 	return map[string]string{"/v1/completions": completions}
 }
@@ -32,7 +31,7 @@ func TestSilent_ProbeFindsAToken(t *testing.T) {
 		model  string
 		list   string            // answer of /v1/models
 		paths  map[string]string // by path: status and body; "" hangs
-		want   string            // the error; "" if there is a token
+		want   string            // the error; "" with a token
 		denied bool
 		asked  string // the requested model
 	}{

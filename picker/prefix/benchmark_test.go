@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// fleet returns an Index with n servers that share the first blocks of a chain. depth returns how
-// many, as for a conversation that moved between servers.
+// fleet returns an Index with n servers that share the first blocks of a chain, as for a
+// conversation that moved between servers. depth returns the number of blocks.
 func fleet(n int, c Chain, depth func(i int) int) (*Index, []*Server) {
 	x := New(Config{})
 	servers := make([]*Server, n)

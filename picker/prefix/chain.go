@@ -28,8 +28,7 @@ const (
 // prompts are short. Later blocks are larger, so that chains stay short.
 var spans = [...]struct{ blocks, pieces int }{{128, 1}, {128, 2}, {128, 4}, {128, 9}}
 
-// End returns the number of tokens up to the end of block i, or 0 if i is negative. i must be below
-// MaxBlocks.
+// End returns the number of tokens up to the end of block i, below MaxBlocks; 0 if i is negative.
 func End(i int) int {
 	pieces := 0
 	for n, left := 0, i+1; left > 0 && n < len(spans); n++ {
@@ -108,9 +107,9 @@ func (b *Builder) piece(p []byte) {
 
 func (b *Builder) sum() uint64 { return mix(b.hash, xxhash.Sum64(b.rest[:b.filled])) }
 
-// Join makes a prompt's chain in the caller's memory. front (tools, instructions) precedes rest in
-// the prompt. They have a Builder each, because front may follow rest in a request's body. seed
-// distinguishes models, adapters and cache salts.
+// Join makes a prompt's chain in memory. front (tools, instructions) precedes rest in the prompt,
+// but may follow it in a request's body, so each has its Builder. seed distinguishes models,
+// adapters and cache salts.
 func Join(memory *[MaxBlocks]uint64, seed uint64, front, rest *Builder) Chain {
 	restSeed := mix(front.sum(), seed)
 	pieces := 0
@@ -128,14 +127,12 @@ func Join(memory *[MaxBlocks]uint64, seed uint64, front, rest *Builder) Chain {
 	return memory[:]
 }
 
-// PromptHash returns the hash of a whole prompt. Only the length of the text beyond MaxTokens
-// counts.
+// PromptHash returns the hash of a whole prompt. Of text beyond MaxTokens, only the length counts.
 func PromptHash(seed uint64, front, rest *Builder) uint64 {
 	return mix(mix(mix(seed, front.sum()), rest.sum()), uint64(front.size+rest.size))
 }
 
-// Seed returns the seed that results if a name is added to a seed; the first seed is 0. The order
-// of names matters.
+// Seed adds a name to a seed; the first seed is 0. The order of names matters.
 func Seed(seed uint64, name []byte) uint64 { return mix(seed+1, xxhash.Sum64(name)) }
 
 // mix is wyhash's folded multiplication. It is not commutative.

@@ -71,7 +71,7 @@ func TestPrefix_ChainIsTheSameHoweverThePromptIsCut(t *testing.T) {
 func TestPrefix_ChainsShareTheirBeginning(t *testing.T) {
 	a := text(20_000)
 	b := bytes.Clone(a)
-	b[10_000]++ // byte 10,000 is in block 39
+	b[10_000]++ // in block 39
 	ca, cb, other := chainOf(1, a), chainOf(1, b), chainOf(2, a)
 	for i := range ca {
 		if (ca[i] == cb[i]) != (i < 39) || ca[i] == other[i] {

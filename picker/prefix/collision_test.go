@@ -32,8 +32,8 @@ func collide(t *testing.T) {
 					longestRun(len(table.slots), func(i int) bool { return table.slots[i].key.Load() != 0 }))
 			}
 		}
-		// Random places make short runs in a table that is half full. One run would have thousands
-		// of slots.
+		// In a half full table, random places make short runs, and equal places one run of
+		// thousands of slots.
 		if n := longestRun(len(s.slots), func(i int) bool { return s.slots[i] != 0 }); n > 150 || longest > 100 {
 			t.Errorf("hashes that differ from bit %d on: runs of %d slots of the server, and %d of a shard; want at "+
 				"most 150 and 100", shift, n, longest)
@@ -46,7 +46,7 @@ func collide(t *testing.T) {
 
 func longestRun(n int, used func(i int) bool) (longest int) {
 	run := 0
-	for i := range 2 * n { // a run may continue at the beginning of the table
+	for i := range 2 * n { // a run may continue at the table's beginning
 		if run++; !used(i % n) {
 			run = 0
 		}

@@ -41,8 +41,8 @@ func TestForget_LeavesWhatOtherPicksHaveSent(t *testing.T) {
 	}
 }
 
-// If a peer publishes a denial without its pick, a block loses its predecessor. The next pick adds
-// it again.
+// A peer's denial without its pick removes a block's predecessor. The next pick adds the
+// predecessor again.
 func TestForget_WithoutAddIsRepaired(t *testing.T) {
 	x := New(Config{})
 	s := x.Server(key(1))

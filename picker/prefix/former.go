@@ -5,10 +5,10 @@ import (
 	"sync/atomic"
 )
 
-// former maps a block that no server has any more to the server that evicted it last. Each block
-// has one place in the table, so a later block replaces an earlier block there. The place depends
-// only on the block, so that simulations have the same result in all processes. An entry has the
-// upper bits of the block's hash, and the server's ID plus 1.
+// former maps a block that no server has any longer to the server that evicted it last. Each block
+// has one place in the table, where a later block may replace it. The place depends only on the
+// block, so that simulations have the same result in all processes. An entry has the upper bits of
+// the block's hash, and the server's ID plus 1.
 type former struct {
 	table atomic.Pointer[[]atomic.Uint64]
 }
@@ -17,13 +17,12 @@ const (
 	minFormer = 1 << 10
 	maxFormer = 1 << 20
 	// formerIDs bounds the server IDs in entries. In an entry, the ID replaces the low bits of the
-	// block's hash. The index of the entry has these bits already, because a table has at most
-	// maxFormer places.
+	// block's hash. The entry's index has these bits, because a table has at most maxFormer places.
 	formerIDs = 1 << 20
 )
 
-// add records that server id evicted a block that no other server has. held is the number of blocks
-// of all servers. If held exceeds the table's size, a larger, empty table replaces the table.
+// add records that server id evicted a block that no other server has. held counts the blocks of
+// all servers. If held exceeds the table's size, a larger, empty table replaces the table.
 func (f *former) add(key uint64, id uint32, held int64) {
 	if id+1 >= formerIDs {
 		return
@@ -53,9 +52,9 @@ func (f *former) home(key uint64) (id uint32, ok bool) {
 	return uint32(entry&(formerIDs-1)) - 1, true
 }
 
-// Former finds the server that last had the blocks after tokens, the longest prefix that any server
-// has cached now. It returns the server's index in servers, and the number of the prompt's first
-// tokens that the server had cached.
+// Former finds the server that last had the blocks of a prompt that no server has now. tokens is
+// the length of the longest prefix that a server has now. Former returns the server's index in
+// servers, and until: how many of the prompt's first tokens the server had.
 func (x *Index) Former(c Chain, tokens int, servers []*Server) (server, until int, ok bool) {
 	first := blocksIn(tokens)
 	if first >= len(c) {
@@ -87,7 +86,7 @@ func (x *Index) formerEnd(c Chain, first int, id uint32) int {
 }
 
 // near returns the last server of a block. If another block has replaced the block's entry, near
-// uses the next two blocks.
+// tries the next two blocks.
 func (f *former) near(c Chain, block int) (id uint32, ok bool) {
 	for i := block; i < min(block+3, len(c)) && !ok; i++ {
 		id, ok = f.home(c[i])

@@ -85,7 +85,7 @@ func TestFormer_TakesNoMoreThanItsBound(t *testing.T) {
 	if n := len(*f.table.Load()); n != maxFormer {
 		t.Errorf("%d entries, want at most %d", n, maxFormer)
 	}
-	f.add(2, formerIDs, 1) // this ID is too large for an entry
+	f.add(2, formerIDs, 1) // too large for an entry
 	if _, ok := f.home(2); ok {
 		t.Error("an ID that does not fit is recorded")
 	}

@@ -7,14 +7,13 @@ import (
 	"sync/atomic"
 )
 
-// holders maps each block to the set of servers that have it. The shards are so small that a copy
-// of a shard's table takes a fraction of a millisecond.
+// holders maps each block to the set of servers that have it. A shard is so small that copying its
+// table takes a fraction of a millisecond.
 type holders struct{ shards [256]shard }
 
 type shard struct {
 	mu sync.Mutex
-	// version is odd while entries move. A reader starts again if version has changed during the
-	// read.
+	// version is odd while entries move. A reader starts again if version changed meanwhile.
 	version atomic.Uint32
 	table   atomic.Pointer[table]
 }
@@ -22,12 +21,12 @@ type shard struct {
 type table struct {
 	slots []slot
 	// arrays has the sets of servers that do not fit into a slot. Each set is an array of groups;
-	// the array's size is a power of two.
+	// its size is a power of two.
 	arrays []atomic.Uint64
 
 	entries int
 	used    int         // arrays[used:] was never used
-	free    [32]freeSet // lists of free arrays, by the binary logarithm of their size
+	free    [32]freeSet // free arrays, by the binary logarithm of their size
 }
 
 // freeSet is a linked list of free arrays: the offset of the first array plus 1, or 0 at the end. A
@@ -46,7 +45,7 @@ func (g group) members() uint32           { return uint32(g) }
 func (g group) same(other group) bool     { return g>>32 == other>>32 }
 func (g group) without(other group) group { return g &^ (other & (1<<32 - 1)) }
 
-// isArray marks a set that is a reference to an array: it has the array's size and offset.
+// isArray marks a set that is a reference to an array, with the array's size and offset.
 const isArray = 1 << 63
 
 func arrayRef(log uint, offset int) uint64      { return isArray | uint64(log)<<32 | uint64(offset) }
@@ -58,19 +57,18 @@ const (
 )
 
 // secret makes the places of keys unpredictable. Clients determine keys by their prompts. If they
-// could compute places, they could put all blocks into one run of slots, which every look-up would
-// read.
+// knew the places, they could put all blocks into one run of slots, which every look-up would read.
 var secret = [2]uint64{rand.Uint64(), rand.Uint64()}
 
-// home returns a block's preferred place, before it is reduced to a table's size. It multiplies
-// twice: with one multiplication and some secrets, an arithmetic progression of keys would fill one
-// run over most slots.
+// home returns a block's preferred place, before it is reduced to a table's size. One
+// multiplication would not suffice: with some secrets, an arithmetic progression of keys would fill
+// one run over most slots.
 func home(key uint64) uint64 { return mix(mix(key^secret[0], secret[1]), secret[0]) }
 
 func (h *holders) shard(key uint64) *shard { return &h.shards[home(key)>>56] }
 
-// intersect writes to out the servers of the set in that have the block, and reports whether there
-// are any. Bit k of word i of a set stands for the server with ID 32 x (first + i) + k.
+// intersect writes to out the servers of the set in that have the block, and reports whether any
+// does. Bit k of word i of a set is the server with ID 32 x (first + i) + k.
 func (h *holders) intersect(key uint64, first uint32, in, out []uint32) (found bool) {
 	s := h.shard(key)
 	for range maxReads {
@@ -307,8 +305,7 @@ func (t *table) leave(set uint64, g group) (left uint64, changed bool) {
 	return set, true
 }
 
-// delete removes an entry, and moves later entries of the same run so that look-ups still find
-// them.
+// delete removes an entry, and moves later entries of the same run, so that look-ups find them.
 func (t *table) delete(at int) {
 	mask := len(t.slots) - 1
 	for next := at; ; {
@@ -329,8 +326,8 @@ func (t *table) delete(at int) {
 	t.entries--
 }
 
-// rebuild returns a copy of a table with this number of slots, and with room for an array of
-// further groups. Readers use the old table until they read the pointer again.
+// rebuild returns a copy of a table with this number of slots, and room for an array of further
+// groups. Readers use the old table until they read the pointer again.
 func (s *shard) rebuild(old *table, slots, array int) *table {
 	next := &table{slots: make([]slot, slots)}
 	if old != nil {

@@ -14,7 +14,7 @@ const DefaultBlocks = 4 << 20
 
 // Config configures an Index.
 type Config struct {
-	Blocks int // default DefaultBlocks
+	Blocks int // 0 means DefaultBlocks
 	// Seed must be random, so that no server can choose tokens whose reported keys collide with
 	// other keys.
 	Seed uint64
@@ -28,13 +28,13 @@ type Index struct {
 	former    former
 	count     atomic.Int64
 	held      atomic.Int64
-	reported  atomic.Int64 // number of reported blocks of all servers
-	reporting atomic.Int64 // number of servers whose Knowledge is not Guessed
+	reported  atomic.Int64 // reported blocks of all servers
+	reporting atomic.Int64 // servers whose Knowledge is not Guessed
 
 	mu      sync.Mutex
 	servers map[netip.AddrPort]*Server
 	ids     []*Server     // by ID; nil for a free ID
-	cleared []*Server     // released; Run removes their blocks
+	cleared []*Server     // Run removes their blocks
 	changed chan struct{} // signals cleared and pending
 
 	pending      map[netip.AddrPort][]byte
@@ -49,8 +49,7 @@ func New(c Config) *Index {
 
 func (x *Index) share() int { return max(x.blocks/int(max(x.count.Load(), 1)), 1) }
 
-// Server returns the server with an address, and adds it if needed. The caller releases the server
-// with Release.
+// Server returns the server with an address, and adds it if needed. The caller must Release it.
 func (x *Index) Server(key netip.AddrPort) *Server {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -155,8 +154,8 @@ func (x *Index) Add(s *Server, c Chain) {
 	}
 }
 
-// Forget reverts an Add for a prompt that the server did not read. Blocks that the Add evicted do
-// not return.
+// Forget reverts an Add for a prompt that the server did not read. Blocks that the Add evicted stay
+// evicted.
 func (x *Index) Forget(s *Server, c Chain) {
 	if len(c) > 0 {
 		s.forget(c)

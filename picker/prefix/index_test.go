@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// model is a server as a map and a list, as the reference.
+// model is the reference: a server as a map and a list.
 type model struct {
 	blocks   map[uint64]*list.Element
-	order    *list.List // list of *modelBlock, the last used first
+	order    *list.List // list of *modelBlock, last used first
 	tokens   int
 	capacity int
 }

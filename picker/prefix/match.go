@@ -6,7 +6,7 @@ import (
 )
 
 // Match sets cached[i] to the number of the prompt's first tokens that servers[i] has cached. No
-// element of servers is nil. Both slices have the same length.
+// server may be nil. Both slices have the same length.
 func (x *Index) Match(c Chain, servers []*Server, cached []int32) {
 	clear(cached)
 	if len(c) == 0 || len(servers) == 0 {
@@ -28,12 +28,12 @@ var matches = sync.Pool{New: func() any { return new(match) }}
 type match struct {
 	holders *holders
 	chain   Chain
-	first   uint32 // number of the first group
+	first   uint32
 	words   int
 	memory  []uint32
 	// sets has one set for the given servers, and two for each halving of the chain by search.
 	sets   [2 + 2*10][]uint32
-	depths []int32 // each server's number of cached tokens; the first element is for ID 32 x first
+	depths []int32 // cached tokens by server; the first element is for ID 32 x first
 }
 
 func (m *match) begin(h *holders, c Chain, servers []*Server) {
@@ -60,8 +60,7 @@ func (m *match) begin(h *holders, c Chain, servers []*Server) {
 
 // search finds the number of cached tokens of each server in sets[set], by a binary search for all
 // servers at once. All these servers have block low and lack block high. search reads only the
-// words [from, to) of a set, because servers that were added together often have cached the same
-// part.
+// words [from, to) of a set: servers that were added together often have the same part cached.
 func (m *match) search(low, high, set, from, to int) {
 	for from < to && m.sets[set][from] == 0 {
 		from++

@@ -13,11 +13,11 @@ import (
 type Knowledge int32
 
 const (
-	// Guessed means that the server sends no reports. The prompts that picks sent to the server
-	// count as cached.
+	// Guessed means that the server sends no reports. Prompts that picks sent to it count as
+	// cached.
 	Guessed Knowledge = iota
-	// Partly means that reports may be incomplete. The larger of two numbers of cached tokens
-	// counts: by reports, and by picks.
+	// Partly means that reports may be incomplete. The number of cached tokens is the larger one of
+	// two: by reports, and by picks.
 	Partly
 	// Reported means that only reported blocks and recent picks count as cached.
 	Reported
@@ -44,7 +44,7 @@ type reported struct {
 
 type hold struct {
 	reports int32
-	until   int64 // in nanoseconds since 1970; 0 if the block is not in picks
+	until   int64 // in nanoseconds since 1970; 0 without a pick
 }
 
 type picked struct {
@@ -62,8 +62,8 @@ func NameHash(name []byte) uint64 { return max(xxhash.Sum64(name), 1) }
 // Knowledge returns how completely s reports its cache.
 func (s *Server) Knowledge() Knowledge { return Knowledge(s.reported.known.Load()) }
 
-// SetKnowledge sets how completely s reports its cache. The reader of s's reports calls it. A new
-// server is Guessed.
+// SetKnowledge sets how completely s reports its cache; a new server is Guessed. The reader of s's
+// reports calls it.
 func (s *Server) SetKnowledge(k Knowledge) {
 	if old := Knowledge(s.reported.known.Swap(int32(k))); (old == Guessed) != (k == Guessed) {
 		if k == Guessed {
@@ -74,8 +74,8 @@ func (s *Server) SetKnowledge(k Knowledge) {
 	}
 }
 
-// Hold records that s reports a block as cached. If s has its maximum of blocks, Hold returns false
-// and records nothing. After true, the caller calls Drop once s no longer has the block.
+// Hold records that s reports a block as cached. It returns false, without an effect, if s has its
+// maximum of blocks. After true, the caller calls Drop when s no longer has the block.
 func (s *Server) Hold(key uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,7 +179,7 @@ func (s *Server) setHold(key uint64, h hold) {
 }
 
 // Expect makes a prompt that was just sent to a server count as cached for pickedFor, until reports
-// arrive. It has no effect on a server that sends no reports.
+// arrive. It has no effect on a server without reports.
 func (x *Index) Expect(s *Server, e *Exact, model string, now time.Time) {
 	if len(e.Ends) == 0 || s.Knowledge() == Guessed {
 		return
@@ -201,7 +201,7 @@ func (x *Index) Expect(s *Server, e *Exact, model string, now time.Time) {
 	}
 }
 
-// Picks returns the number of blocks of s that count as cached because of Expect.
+// Picks counts the blocks of s that count as cached because of Expect.
 func (s *Server) Picks() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -223,7 +223,7 @@ func (s *Server) expire(now int64) {
 		h, ok := s.reported.holds[p.key]
 		switch {
 		case !ok || h.until == 0:
-		case h.until > now: // the block was picked again
+		case h.until > now: // picked again
 			again = append(again, picked{p.key, h.until})
 		default:
 			h.until = 0
@@ -246,8 +246,8 @@ type reportMatch struct {
 	cached []int32
 }
 
-// MatchReports corrects the result of Match for servers that send reports. model may be an
-// adapter's name.
+// MatchReports corrects Match's result for servers that send reports. model may be an adapter's
+// name.
 func (x *Index) MatchReports(e *Exact, model string, servers []*Server, cached []int32) {
 	if len(e.Ends) == 0 || x.reporting.Load() == 0 {
 		return

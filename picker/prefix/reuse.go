@@ -6,7 +6,7 @@ import (
 )
 
 // A prompt that is read into a full cache evicts the least recently used blocks, which the server
-// may have to read again for later requests. Let T be the age of the block to evict next. A block's
+// may have to read again for later requests. Let T be the age of the next block to evict. A block's
 // age is the number of tokens used since its last use. Let M be the share of uses that miss the
 // cache. Let A be the density of uses by age at about T, from the uses of blocks aged 3T/4 to T.
 // One more token in the cache increases T by 1/M. So a token that is read, and then stays unused
@@ -14,15 +14,15 @@ import (
 
 // reuse estimates how many tokens evictions cost. Server.mu guards all fields except evicted.
 type reuse struct {
-	clock  uint32   // number of used pieces so far; wraps
+	clock  uint32   // used pieces so far; wraps
 	stamps []uint32 // clock at the last use of each node
 	// read counts the pieces read into the cache, and old the used pieces of age 3T/4 to T. Both
-	// counts decay, so that they cover about the last T.
+	// decay, so that they cover about the last T.
 	read, old float64
 	evicted   atomic.Uint64 // result of Evicts; bits of a float64
 }
 
-// maxEvicted bounds the result of Evicts, because after few misses the estimate is uncertain.
+// maxEvicted bounds the result of Evicts: after few misses the estimate is uncertain.
 const maxEvicted = 8
 
 // Evicts returns how many tokens the server must later read again for each token read into its
@@ -55,7 +55,7 @@ func (s *Server) touch(v *visit, n uint32) {
 func (s *Server) leave(v visit) {
 	r := &s.reuse
 	r.clock += v.used + v.read
-	// The cache still has room, or the Index's limit evicts blocks, not the server's capacity.
+	// The cache still has room, or the Index's limit evicts blocks before the server does.
 	if s.tokens+blockTokens <= s.capacity || v.age == 0 {
 		if v.read > 0 {
 			r.read, r.old = 0, 0

@@ -6,10 +6,10 @@ import (
 	"sync"
 )
 
-// DefaultCapacity is the assumed size of a cache whose size the server does not report, in tokens.
+// DefaultCapacity is the assumed size of an unreported cache, in tokens.
 const DefaultCapacity = 2_000_000
 
-// Server is the LRU list of the blocks that one model server has cached.
+// Server is the LRU list of the blocks that a model server has cached.
 type Server struct {
 	index *Index
 	key   netip.AddrPort
@@ -27,11 +27,11 @@ type Server struct {
 	// nodes is a ring. Node 0 has no block: its next node is the most recently used block, and its
 	// previous node is the block to evict next.
 	nodes  []node
-	pieces []uint8 // size of each node's block, in pieces of 64 tokens
-	// uses counts, for each node, the prompts with its block that were sent and not forgotten
+	pieces []uint8 // of each node's block, in pieces of 64 tokens
+	// uses counts, for each node, the prompts with its block that were added and not reverted
 	// (Forget), up to alwaysUsed.
 	uses   []uint8
-	free   uint32 // first free node; next links to the next one; 0 if all nodes are in use
+	free   uint32 // first free node, linked by next; 0 if all nodes are in use
 	blocks int
 	slots  []uint32 // hash table of nodes; 0 means free
 }
@@ -59,15 +59,14 @@ func (s *Server) Blocks() int {
 	return s.capacity / pieceTokens
 }
 
-// If the count of a block is alwaysUsed, Forget never removes the block.
+// Forget never removes a block whose count is alwaysUsed.
 const alwaysUsed = math.MaxUint8
 
-// longBytesPerToken is the mean length of a token, in bytes, in text whose tokens are long.
+// longBytesPerToken is the mean length of long tokens in text, in bytes.
 const longBytesPerToken = 5
 
-// Fits reports whether a server's cache can hold a prompt, on the assumption that the prompt's
-// tokens are long. tokens is the prompt's length at BytesPerToken. A server rejects prompts that do
-// not fit.
+// Fits reports whether a server's cache can hold a prompt even if the prompt's tokens are long.
+// tokens is the prompt's length at BytesPerToken. A server rejects prompts that do not fit.
 func (s *Server) Fits(tokens int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +123,7 @@ func (s *Server) add(c Chain) {
 
 // forget reverts one add of a chain. The counts of a block's successors add up to at most its own
 // count, so forget never removes a block before its successors. If the chain's last block was
-// evicted, forget has no effect, because the counts may no longer include the add.
+// evicted, forget has no effect: the counts may no longer include the add.
 func (s *Server) forget(c Chain) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

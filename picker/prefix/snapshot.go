@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// A snapshot is an encoded list of a server's blocks, the most recently used first. A block has 8
-// bytes of hash, and one byte of size. A block follows all earlier blocks of its chain, so a reader
-// may stop after any block.
+// A snapshot is a server's list of blocks, most recently used first. A block has 8 bytes of hash,
+// and one byte of size. A block follows all earlier blocks of its chain, so a reader may stop after
+// any block.
 const (
 	snapshotBlock = 9
-	// A snapshot waits for at most pendingFor if its server is not in the Index yet. maxPending
+	// If its server is not in the Index yet, a snapshot waits for at most pendingFor. maxPending
 	// bounds all waiting snapshots, in bytes.
 	maxPending = 16 << 20
 	pendingFor = time.Minute
@@ -21,7 +21,7 @@ const (
 var errSnapshot = errors.New("not a snapshot of a server's prefixes")
 
 // Snapshot calls each for every server that has blocks. All snapshots together take at most limit
-// bytes. If limit is too low for all blocks, each server gets an equal share.
+// bytes; if this is too low, each server gets an equal share.
 func (x *Index) Snapshot(limit int, each func(key netip.AddrPort, snapshot []byte)) {
 	x.mu.Lock()
 	servers := make([]*Server, 0, len(x.servers))
@@ -54,8 +54,8 @@ func (s *Server) snapshot(n int) []byte {
 	return out
 }
 
-// Restore makes Run add a snapshot from another process to a server. If the server is not in the
-// Index, the snapshot waits for up to a minute.
+// Restore makes Run add another process's snapshot to a server. If the server is not in the Index,
+// the snapshot waits for up to a minute.
 func (x *Index) Restore(key netip.AddrPort, snapshot []byte) error {
 	if len(snapshot)%snapshotBlock != 0 {
 		return errSnapshot
@@ -113,8 +113,8 @@ func (x *Index) dropPending() {
 	x.pendingBytes = 0
 }
 
-// restore appends the blocks that the server lacks, as long as there is room. Forget never removes
-// these blocks, because the other process's picks are unknown.
+// restore appends the blocks that the server lacks while there is room. Forget never removes these
+// blocks, because the other process's picks are unknown.
 func (s *Server) restore(snapshot []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,8 +2,7 @@ package prefix
 
 import "slices"
 
-// Place is a position in a prompt of token IDs: the number of tokens before the position, and their
-// hash.
+// Place is a position in a prompt of token IDs: the number of tokens before it, and their hash.
 type Place struct {
 	hash   uint64
 	tokens uint32
@@ -16,7 +15,7 @@ func (p *Place) Next(id uint32) (end bool) {
 	return p.AtEnd()
 }
 
-// Mix adds the hash of a prompt part that has no token IDs, such as an image.
+// Mix adds the hash of a prompt part without token IDs, such as an image.
 func (p *Place) Mix(hash uint64) { p.hash = mix(p.hash+1, hash) }
 
 // Tokens returns the number of tokens before the place.
@@ -37,7 +36,7 @@ func (p *Place) AtEnd() bool {
 	return false
 }
 
-// Key returns the key of the block that ends at the place. seed is a result of Index.ReportSeed.
+// Key returns the key of the block that ends at the place. seed is from Index.ReportSeed.
 func (p *Place) Key(seed uint64) uint64 { return reportKey(p.hash, seed) }
 
 func reportKey(hash, seed uint64) uint64 { return max(mix(hash, seed), 1) }
@@ -63,11 +62,11 @@ func (t *Tokens) Add(id uint32) {
 // Len returns the number of tokens.
 func (t *Tokens) Len() int { return t.place.Tokens() }
 
-// Exact returns the prompt. The result shares t's memory, and is valid until Reset.
+// Exact returns the prompt. It shares t's memory, and is valid until Reset.
 func (t *Tokens) Exact() Exact { return Exact{Ends: t.hashes[:t.blocks:t.blocks], Tokens: t.Len()} }
 
-// Exact is a prompt with known token IDs. Ends has the hashes at the ends of a Chain's blocks. They
-// have no seed, because the seed depends on whether a server reports an adapter.
+// Exact is a prompt with known token IDs. Ends has the hashes at the ends of a Chain's blocks,
+// without a seed, which depends on whether a server reports an adapter.
 type Exact struct {
 	Ends   []uint64
 	Tokens int // 0 if unknown

@@ -63,7 +63,7 @@ func (p *Prober) connect(ctx context.Context, at address, picker Picker, results
 	}
 	for ready(ctx, conn, down) {
 		health := p.servesHealth(ctx, conn)
-		send(Answer{Health: health}) // sent first, because finding the dialect may take long
+		send(Answer{Health: health}) // first, because finding the dialect may take long
 		d, ok := picker.Dialect, true
 		if d == Unknown {
 			d, ok = p.probeUntilAnswered(ctx, at, conn)

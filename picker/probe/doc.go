@@ -9,6 +9,6 @@
 // health checks that a picker has ended (Answer.Lost) or hangs (Answer.Frozen).
 //
 // Invariants: a probe contains no part of a user's request. A picker without a result counts as
-// following the protocol. A Prober probes a picker again only after it has lost the connection, or
-// while the picker has not answered. One goroutine calls OnAnswer, and only with changes.
+// following the protocol. A Prober probes a picker again only after a lost connection, or while
+// the picker has not answered. One goroutine calls OnAnswer, and only with changes.
 package probe

@@ -17,19 +17,17 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// Health locates the gRPC health service that each address of a picker may have. Port 0 means that
-// health is not checked.
+// Health locates the gRPC health service of a picker's addresses. Port 0 means no health checks.
 type Health struct {
 	Port uint16
 	TLS  *dial.TLS
-	// Authorization is the Authorization header of health checks; "" for none. It requires TLS with
+	// Authorization is the Authorization header of health checks, or "". It requires TLS with
 	// Verify.
 	Authorization string
 }
 
-// SetHealth sets the health port of a picker. A picker is down if its health port reports that it
-// does not serve. If the health port is unreachable, the picker is not down, because a firewall may
-// permit only picks.
+// SetHealth sets the health port of a picker. The picker is down if this port reports that it does
+// not serve. An unreachable health port does not count, because a firewall may permit only picks.
 func (p *Prober) SetHealth(name string, at Health) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -45,8 +43,8 @@ func (p *Prober) healthOf(name string) Health {
 }
 
 type state struct {
-	sick string // what the health port reports, if the picker does not serve; otherwise ""
-	mute string // why a health port over TLS does not report; "" if it does, or in cleartext
+	sick string // report of the health port if the picker does not serve, else ""
+	mute string // why a health port over TLS does not report, or ""
 }
 
 func (p *Prober) followHealth(ctx context.Context, at address, results chan<- result) {
@@ -123,8 +121,8 @@ func (p *Prober) check(ctx context.Context, conn *grpc.ClientConn, port Health) 
 	return found
 }
 
-// mute returns why a health port does not report. It omits the text of the server's error, which
-// could contain the credential.
+// mute returns why a health port does not report. It omits the server's text, which could contain
+// the credential.
 func mute(err error) string {
 	switch code := status.Code(err); {
 	case code == codes.Unauthenticated || code == codes.PermissionDenied:

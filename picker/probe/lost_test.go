@@ -55,8 +55,8 @@ func TestExternalPicker_LostForAWhileAfterItHasEnded(t *testing.T) {
 	poll.Until(t, "it is back once more", func() bool { return n.answer("epp") == up })
 }
 
-// While one address is left, Envoy calls it. Envoy itself decides about a silent address, because
-// the link may be cut only from here.
+// A picker is lost only if all its addresses reject connections. Envoy itself decides about a
+// silent address, because the link may be cut only from here.
 func TestExternalPicker_LostOnceAllPortsAreClosed(t *testing.T) {
 	one, two := dial.Address{AddrPort: netip.MustParseAddrPort("192.0.2.1:1")},
 		dial.Address{AddrPort: netip.MustParseAddrPort("192.0.2.2:1")}

@@ -31,37 +31,35 @@ const (
 // Answer is the result of probing a picker.
 type Answer struct {
 	Dialect Dialect
-	// Health means that the picker's port has a gRPC health service that knows ServiceName. The
-	// service may report NOT_SERVING, as replicas do that are not the elected leader.
+	// Health means that the picker's port has a gRPC health service for ServiceName. This service
+	// may report NOT_SERVING, as replicas do that are not the elected leader.
 	Health bool
-	// Down is why no address of the picker serves: each address is unreachable, does not answer, or
-	// reports on its health port that it does not serve. Down is "" if an address serves.
+	// Down is why no address of the picker serves: each is unreachable, does not answer, or reports
+	// that it does not serve. Down is "" if an address serves.
 	Down string
 	// Lost means that the picker ended less than Config.LostFor ago: a connection was lost, and all
-	// addresses refuse connections.
+	// addresses reject connections.
 	Lost bool
 	// Frozen means that the picker froze less than Config.LostFor ago: an address accepts requests
 	// but has not answered for two or three seconds, and no other address serves.
 	Frozen bool
-	// Mute is why the health port of an address does not report over TLS; "" if it reports.
+	// Mute is why an address's health port over TLS does not report, or "".
 	Mute string
 }
 
 // Picker locates an external picker.
 type Picker struct {
 	Addresses []dial.Address
-	TLS       dial.TLS // for addresses that are not Cleartext
-	// HealthOnly means that only the picker's health is checked (SetHealth).
+	TLS       dial.TLS
+	// HealthOnly limits the probes to the picker's health (SetHealth).
 	HealthOnly bool
-	// Dialect is the picker's known dialect. If it is Unknown, the Prober finds the dialect by a
-	// probe.
+	// Dialect is the picker's known dialect. If Unknown, a probe finds the dialect.
 	Dialect Dialect
 }
 
 // Config configures a Prober.
 type Config struct {
-	// OnAnswer receives each change of a picker's Answer. It may block. If it returns an error, Run
-	// ends.
+	// OnAnswer receives each change of a picker's Answer. It may block. Its error ends Run.
 	OnAnswer func(name string, a Answer) error
 	// Retry is the first pause after a probe without an answer; default 1 s. Later pauses grow to
 	// up to 20 times Retry.
@@ -69,7 +67,7 @@ type Config struct {
 	// Timeout limits each probe; default 2 s, Envoy's own timeout.
 	Timeout time.Duration
 	// LostFor is how long a picker counts as lost or frozen; default 5 s. By then, Envoy's own
-	// health check has found out (translator/envoy).
+	// health check has found the failure (translator/envoy).
 	LostFor time.Duration
 	// HealthInterval is the pause between queries of health ports; default 5 s.
 	HealthInterval time.Duration
@@ -125,7 +123,7 @@ func (p *Prober) Set(name string, at Picker) {
 	p.notify()
 }
 
-// Remove removes a picker. OnAnswer then receives the zero Answer, unless the last Answer was zero.
+// Remove removes a picker. OnAnswer then receives the zero Answer, if the last one was not zero.
 func (p *Prober) Remove(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -194,9 +192,9 @@ type target struct {
 	stop     map[dial.Address]context.CancelFunc
 	answers  map[dial.Address]Answer // last Answer of each address that was not down
 	down     map[dial.Address]string
-	lost     map[dial.Address]bool // true for addresses in down that count as lost
+	lost     map[dial.Address]bool // addresses in down that count as lost
 	health   map[dial.Address]state
-	signs    map[dial.Address]sign // last sign of each connected address
+	signs    map[dial.Address]sign
 	reported Answer
 }
 
@@ -300,10 +298,10 @@ func (p *Prober) update(ctx context.Context, group *errgroup.Group, targets map[
 	return nil
 }
 
-// report merges the results of a picker's addresses, and calls OnAnswer if the merged Answer has
-// changed. If the dialects of addresses differ, as during a rollout, the result is Acknowledges:
-// Envoy then applies the picks of all addresses, but no changed bodies. Until an address answers,
-// the last dialect remains.
+// report merges the results of a picker's addresses, and calls OnAnswer with a changed Answer. If
+// the dialects of addresses differ, as during a rollout, the result is Acknowledges: Envoy then
+// applies the picks of all addresses, but no changed bodies. Until an address answers, the last
+// dialect remains.
 func (p *Prober) report(name string, t *target) error {
 	merged := t.reported
 	if len(t.answers) > 0 {

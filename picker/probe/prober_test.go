@@ -230,7 +230,7 @@ func TestExternalPicker_DialectIsDetected(t *testing.T) {
 	}
 }
 
-// Most installed pickers have self-signed certificates.
+// A picker with a self-signed certificate is probed, because most installed pickers have one.
 func TestExternalPicker_SelfSignedTLSIsProbed(t *testing.T) {
 	s := httptest.NewTLSServer(nil)
 	defer s.Close()
@@ -243,7 +243,7 @@ func TestExternalPicker_SelfSignedTLSIsProbed(t *testing.T) {
 	poll.Until(t, "an answer over TLS", func() bool { return n.last("tls") == Acknowledges })
 }
 
-// A picker whose pool has no pods yet does not show its dialect.
+// A picker whose pool has no pods yet does not show its dialect, so it is probed until it does.
 func TestExternalPicker_ProbedUntilItAnswersAndNoLonger(t *testing.T) {
 	for name, first := range map[string]func(extprocv3.ExternalProcessor_ProcessServer) error{
 		"error": fails, "503": immediate(503),
@@ -269,7 +269,7 @@ func TestExternalPicker_ProbedUntilItAnswersAndNoLonger(t *testing.T) {
 	}
 }
 
-// A newer release of a picker may serve at the same address.
+// A restarted picker is probed again, because it may be a newer release.
 func TestExternalPicker_ProbedAgainAfterRestart(t *testing.T) {
 	p, n := run(t)
 	old := start(t, "127.0.0.1:0", acknowledges)
@@ -280,8 +280,8 @@ func TestExternalPicker_ProbedAgainAfterRestart(t *testing.T) {
 	poll.Until(t, "the new one's answer", func() bool { return n.last("epp") == FullDuplex })
 }
 
-// During a rollout, one name has pickers of both dialects. If all pickers are removed, the last
-// result remains.
+// During a rollout, one name has pickers of both dialects, which count as Acknowledges. If all
+// pickers are removed, the last result remains.
 func TestExternalPicker_MixedDialectsUseAcknowledges(t *testing.T) {
 	p, n := run(t)
 	old, newer := start(t, "127.0.0.1:0", acknowledges), start(t, "127.0.0.1:0", fullDuplex)
@@ -296,8 +296,8 @@ func TestExternalPicker_MixedDialectsUseAcknowledges(t *testing.T) {
 	poll.Until(t, "nothing", func() bool { return n.last("epp") == Unknown })
 }
 
-// Envoy must not call a follower that reports NOT_SERVING, but must call a picker without a health
-// service.
+// Health is true for a follower that reports NOT_SERVING, and false for a picker without a health
+// service. Envoy must call only the latter.
 func TestExternalPicker_HealthServiceIsDetected(t *testing.T) {
 	p, n := run(t)
 	follower := health.NewServer()
@@ -348,7 +348,7 @@ func TestExternalPicker_DownWhileItsHealthPortReportsIt(t *testing.T) {
 	p.Set("epp", at(one.addr))
 	poll.Until(t, "it serves", func() bool { return n.answer("epp") == (Answer{Dialect: FullDuplex}) })
 	want := Answer{Dialect: FullDuplex, Down: fmt.Sprintf("its health port %d reports NOT_SERVING", beside.addr.Port())}
-	// "" is the status of the whole process, which has no service ServiceName.
+	// "" is the status of the whole process.
 	checks.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)
 	poll.Until(t, "the process is down", func() bool { return n.answer("epp") == want })
 	checks.SetServingStatus(ServiceName, healthv1.HealthCheckResponse_SERVING)
@@ -359,7 +359,8 @@ func TestExternalPicker_DownWhileItsHealthPortReportsIt(t *testing.T) {
 	poll.Until(t, "the port is gone", func() bool { return n.answer("epp") == (Answer{Dialect: FullDuplex}) })
 }
 
-// If penstock became ready earlier, a reconnecting Envoy would briefly get another mode.
+// WaitAnswered waits for all pickers: otherwise a reconnecting Envoy would briefly get another
+// mode.
 func TestExternalPicker_WaitAnsweredWaitsForAll(t *testing.T) {
 	p, n := run(t)
 	if err := p.WaitAnswered(t.Context()); err != nil {
@@ -390,7 +391,7 @@ func TestExternalPicker_WaitAnsweredWaitsForAll(t *testing.T) {
 	}
 }
 
-// guarded serves health on loopback over TLS. Only calls with the token may read it.
+// guarded serves health on loopback over TLS, for calls with the token only.
 func guarded(t *testing.T, token string) (checks *health.Server, port uint16, ca []byte) {
 	t.Helper()
 	https := httptest.NewTLSServer(nil)

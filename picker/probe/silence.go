@@ -42,7 +42,7 @@ func (p *Prober) followSigns(ctx context.Context, at address, conn *grpc.ClientC
 		case <-ctx.Done():
 		}
 	}
-	defer send(serves) // after the loss of the connection, no sign counts any more
+	defer send(serves) // without the connection, no sign counts
 	connected, lost := context.WithCancel(ctx)
 	defer lost()
 	go func() { // end the checks with the connection: a new check would reconnect, and hide the loss
@@ -63,7 +63,7 @@ func (p *Prober) followSigns(ctx context.Context, at address, conn *grpc.ClientC
 					answers <- found
 				}
 			}()
-		default: // the maximum number of checks still wait for answers
+		default: // the maximum number of checks still wait
 		}
 	waiting:
 		for {
@@ -90,7 +90,7 @@ func (p *Prober) followSigns(ctx context.Context, at address, conn *grpc.ClientC
 	}
 }
 
-// shows makes one health check. Any answer, even an error, is a sign that the picker runs.
+// Any answer, even an error, is a sign that the picker runs.
 func shows(ctx context.Context, conn *grpc.ClientConn) (found sign, answers bool) {
 	ctx, cancel := context.WithTimeout(ctx, signTimeout)
 	defer cancel()

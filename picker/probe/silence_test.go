@@ -69,7 +69,6 @@ func (v *valve) copy(to io.Writer, from io.Reader) {
 	}
 }
 
-// hold holds data back until the returned func is called.
 func (v *valve) hold() (release func()) {
 	<-v.open
 	open := make(chan struct{})
@@ -77,8 +76,8 @@ func (v *valve) hold() (release func()) {
 	return func() { close(open) }
 }
 
-// A picker that accepts requests but answers nothing is frozen for a while. Then Envoy's own health
-// check decides. This holds with and without a health service.
+// With and without a health service, a picker that accepts requests but answers nothing is frozen
+// for a while. Then Envoy's own health check decides.
 func TestExternalPicker_FrozenForAWhileOnceItDoesNotAnswer(t *testing.T) {
 	for name, with := range map[string][]any{"with a health service": {servingHealth()}, "without one": nil} {
 		t.Run(name, func(t *testing.T) {
@@ -105,8 +104,7 @@ func TestExternalPicker_FrozenForAWhileOnceItDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// A picker is frozen if no serving address answers. If another address serves, Envoy calls that
-// one, so the picker is not frozen.
+// A picker is frozen only if no other address serves, because Envoy would call that address.
 func TestExternalPicker_FrozenOnceNoOtherServes(t *testing.T) {
 	one := dial.Address{AddrPort: netip.MustParseAddrPort("192.0.2.1:1")}
 	two := dial.Address{AddrPort: netip.MustParseAddrPort("192.0.2.2:1")}

@@ -32,18 +32,17 @@ const Path = "/process"
 const DefaultTimeout = time.Second
 
 const (
-	// While maxCalls calls are in flight, further requests continue without a call.
-	maxCalls = 256
-	// maxAnswer bounds an answer, in bytes: enough for a million token IDs.
-	maxAnswer = 8 << 20
-	// The circuit breaker ignores failures of calls with a body of more than largeBody bytes.
-	// Otherwise one client's large bodies could open the breaker for all clients.
+	// Above maxCalls calls in flight, requests continue without a call.
+	maxCalls  = 256
+	maxAnswer = 8 << 20 // in bytes, for a million token IDs
+	// The circuit breaker ignores failures of calls with a body of more than largeBody bytes:
+	// otherwise one client's large bodies could open the breaker for all clients.
 	largeBody = 1 << 20
 	// maxHeader bounds an answer's headers, maxKey a token key, and maxAddress a worker's address,
 	// in bytes.
 	maxHeader, maxKey, maxAddress = 16 << 10, 1 << 10, 256
-	// The circuit breaker opens after this number of failures in a row: no call is made for
-	// leftOut. Then one request tries the service again.
+	// The circuit breaker opens after this number of failures in a row. No call is made for
+	// leftOut; then one request tries the service again.
 	failures = 5
 	// A Client uses at most maxAddresses addresses of a service, and tries at most maxAttempts of
 	// them for one request.
@@ -55,12 +54,12 @@ const (
 type Config struct {
 	Host string
 	Path string // default: Path
-	// Addresses are the service's addresses. Calls use them in turn.
+	// Addresses are the service's addresses, which calls use in turn.
 	Addresses []dial.Address
-	TLS       dial.TLS      // for addresses that are not Cleartext
+	TLS       dial.TLS
 	Timeout   time.Duration // default DefaultTimeout
-	// OnOpen is called when the circuit breaker opens, with the last call's error. OnClose is
-	// called when the breaker closes. Both may be nil.
+	// OnOpen is called when the circuit breaker opens, with the last call's error, and OnClose when
+	// it closes. Both may be nil.
 	OnOpen  func(reason string)
 	OnClose func()
 }
@@ -133,15 +132,14 @@ const (
 	// Skipped means that no call was made: the circuit breaker is open, too many calls are in
 	// flight, or the body is not a JSON object.
 	Skipped  Outcome = "skipped"
-	Canceled Outcome = "canceled" // the client ended the request
+	Canceled Outcome = "canceled"
 )
 
 // Request is the input of Process.
 type Request struct {
 	// Body is the JSON object that the client sent.
 	Body mem.BufferSlice
-	// Route asks the service for a worker: it adds "route": true to a body that has no boolean
-	// member "route".
+	// Route requests a worker: it adds "route": true to a body without a boolean member "route".
 	Route   bool
 	Headers map[string]string
 	// TraceParent is the W3C trace context of the call; "" for none.
@@ -162,8 +160,8 @@ type rejection int
 
 func (r rejection) Error() string { return fmt.Sprintf("status %d", int(r)) }
 
-// Process calls the service. The Answer is nil unless the Outcome is Processed. The error is the
-// reason for any other Outcome, for display.
+// Process calls the service. The Answer is nil for any Outcome but Processed; the error is then the
+// reason, for display.
 func (c *Client) Process(ctx context.Context, q *Request) (*Answer, Outcome, error) {
 	if !object(q.Body) {
 		return nil, Skipped, errNoObject
@@ -209,8 +207,8 @@ func (c *Client) Process(ctx context.Context, q *Request) (*Answer, Outcome, err
 
 const maxReason = 200
 
-// Reason returns an error's text, cut to 200 bytes of printable characters, because the service
-// chooses a part of the text.
+// Reason returns an error's text, cut to 200 bytes of printable characters: the service chooses a
+// part of the text.
 func Reason(err error) string {
 	text := strings.Map(func(c rune) rune {
 		if c == utf8.RuneError || !unicode.IsPrint(c) {
@@ -276,8 +274,8 @@ func (c *Client) askAt(ctx context.Context, url string, q *Request) (*Answer, er
 	return read(text)
 }
 
-// sent is the body of a call. The transport may still read it after the end of the call, and closes
-// it when done.
+// sent is the body of a call. The transport may read it after the end of the call, and then closes
+// it.
 type sent struct {
 	mu    sync.Mutex
 	parts io.Reader
@@ -309,8 +307,7 @@ func (q *Request) encode() (*sent, int64, error) {
 	before, after := `{"request_body":`, `,"headers":`+string(headers)+"}"
 	size := int64(q.Body.Len())
 	if q.Route {
-		// The new member is the last one, because decoders use the last of several members with one
-		// name.
+		// The new member is last, because decoders use the last of several members with one name.
 		trailing, empty := closing(q.Body)
 		if after, size = `"route":true}`+after, size-int64(trailing); !empty {
 			after = "," + after
@@ -372,7 +369,7 @@ func read(text []byte) (*Answer, error) {
 		return nil,
 			fmt.Errorf("the answer is no JSON object with texts worker_address, token_key and token_value: %w", err)
 	}
-	// Decoding null would return no error.
+	// Decoding null returns no error.
 	if !bytes.HasPrefix(bytes.TrimLeft(text, whitespace), []byte("{")) {
 		return nil, errors.New("the answer is null, and no JSON object")
 	}

@@ -19,8 +19,8 @@ import (
 // Line is one request. The first four members are Mooncake's.
 type Line struct {
 	Timestamp    int64   `json:"timestamp"`     // ms from the file's start to the pick
-	InputLength  int     `json:"input_length"`  // tokens of the prompt
-	OutputLength int     `json:"output_length"` // tokens of the response; estimated from its bytes
+	InputLength  int     `json:"input_length"`  // of the prompt, in tokens
+	OutputLength int     `json:"output_length"` // of the response, in tokens estimated from bytes
 	HashIDs      []int64 `json:"hash_ids"`      // one for each 512 tokens of the prompt
 
 	Model   string `json:"model,omitempty"`
@@ -29,14 +29,14 @@ type Line struct {
 	Server  string `json:"server,omitempty"`
 	Status  int    `json:"status,omitempty"`
 	Stream  bool   `json:"stream,omitempty"`
-	Cached  int    `json:"cached_tokens"` // tokens that the pick assumed to be cached
+	Cached  int    `json:"cached_tokens"` // assumed by the pick
 	// TTFT is ms from the request's arrival at Envoy to the first byte of a streamed body.
 	TTFT    float64 `json:"ttft,omitempty"`
 	Headers float64 `json:"headers,omitempty"` // ms from the arrival to the response's headers
 	// Took is ms from the arrival to the end of the request. If Penstock does not configure the
 	// gateway, Took begins at the pick.
 	Took  float64 `json:"took"`
-	Bytes int64   `json:"output_bytes"` // size of the response's body
+	Bytes int64   `json:"output_bytes"` // of the response
 }
 
 const (
@@ -56,7 +56,7 @@ type File struct {
 	dropped atomic.Uint64
 }
 
-// Open makes a File. bytes bounds FILE and FILE.1 together. The file of an earlier process becomes
+// Open makes a File. bytes bounds FILE and FILE.1 together. An earlier process's file becomes
 // FILE.1.
 func Open(path string, bytes int64, log *slog.Logger) (*File, error) {
 	f := &File{path: path, limit: max(bytes/2, 1), log: log, began: time.Now(), key: rand.Uint64(),
@@ -79,13 +79,13 @@ func (f *File) next() (*os.File, error) {
 	return f.disk.Create(f.path)
 }
 
-// Began returns the time to which Line.Timestamp is relative.
+// Began returns the time at which Line.Timestamp is 0.
 func (f *File) Began() time.Time { return f.began }
 
 // Key returns the random key for hashes of prompts.
 func (f *File) Key() uint64 { return f.key }
 
-// Add passes a line to Run, or drops it if Run is too slow.
+// Add passes a line to Run, or drops the line if Run is too slow.
 func (f *File) Add(l Line) {
 	select {
 	case f.lines <- l:
@@ -94,11 +94,10 @@ func (f *File) Add(l Line) {
 	}
 }
 
-// Dropped returns the number of lines that were dropped so far.
+// Dropped counts the dropped lines.
 func (f *File) Dropped() uint64 { return f.dropped.Load() }
 
-// Run writes lines until ctx ends, and then writes the remaining ones. While writes fail, it drops
-// lines.
+// Run writes lines until ctx ends, and then the remaining ones. It drops lines while writes fail.
 func (f *File) Run(ctx context.Context) error {
 	out := &output{file: f}
 	defer out.close()

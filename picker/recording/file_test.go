@@ -65,7 +65,7 @@ func TestRecord_BoundedByTwoFiles(t *testing.T) {
 		t.Errorf("%d bytes, %d and %d lines, %d dropped; want at most %d bytes, no gap, and none dropped",
 			size, len(older), len(newest), f.Dropped(), limit)
 	}
-	// The next process keeps the lines of the process before.
+	// The next process keeps the lines of this one.
 	if _, err := Open(path, limit, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ type Member uint8
 
 const (
 	otherMember    Member = iota
-	MemberRoute           // "route": whether pickers ask an external router
+	MemberRoute           // "route": whether pickers call an external router
 	MemberTokenIDs        // "token_ids": the prompt
 	// MemberStreamOptions is "stream_options", which only FindStreamOptions finds.
 	MemberStreamOptions
@@ -29,11 +29,11 @@ const (
 type topMember struct {
 	name    Member
 	ordinal int
-	comma   int // offset of the comma before the member; 0 for the first
+	comma   int // offset of the comma before the member; 0 for the first member
 	key     int
 	end     int
-	next    int  // offset after the comma that follows the member; equal to end if no comma follows
-	passed  bool // a part of the member was already sent, so the member cannot be removed
+	next    int  // offset after the comma that follows the member, or end without a comma
+	passed  bool // a part of the member was already sent, so it stays
 }
 
 type topMembers struct {
@@ -78,12 +78,11 @@ func (s *Scanner) happened(e topEvent) {
 	}
 }
 
-// FindMembers enables RemoveRoute and Edit.TokenIDs. The caller calls it before the first Write.
+// FindMembers enables RemoveRoute and Edit.TokenIDs. It must precede the first Write.
 func (s *Scanner) FindMembers() { s.top.on = true }
 
 // Route returns the value of the body's last member "route"; given is false if it is not a boolean.
-// Other gateways use the member with other types; Route ignores such values, and RemoveRoute
-// removes them, too.
+// Other gateways use other types; RemoveRoute also removes these.
 func (s *Scanner) Route() (route, given bool) {
 	return s.route == 't', s.route == 't' || s.route == 'f'
 }
@@ -135,7 +134,7 @@ func (s *Scanner) unfinished(ended bool) (from int, some bool) {
 	switch {
 	case t.routes(n) < m.ordinal:
 		return m.comma, true
-	case m.key == 0: // the removal of the previous member includes the comma before this one
+	case m.key == 0: // the previous removal includes the comma before this member
 		return m.comma + 1, true
 	}
 	return m.key, true
@@ -158,17 +157,17 @@ func (t *topMembers) pass() {
 	t.list = t.list[:len(t.list)-1]
 }
 
-// Edit has the members that a pick adds to a body.
+// Edit has members to add to a body.
 type Edit struct {
-	// TokenData is a JSON array of token IDs for nvext.token_data; empty for none. Edited adds it
-	// if the body has no nvext, or an nvext object without token_data.
+	// TokenData is a JSON array of token IDs for nvext.token_data; empty for none. It is added if
+	// the body has no nvext, or an nvext object without token_data.
 	TokenData []byte
 	// TokenIDs is a JSON array that replaces the member "token_ids"; empty for none. It needs
 	// FindMembers.
 	TokenIDs []byte
 }
 
-// Edited returns the splices of Splices and of e, sorted. The caller has written the whole body.
+// Edited returns the splices of Splices and of e, sorted, after the last Write.
 func (s *Scanner) Edited(body mem.BufferSlice, e Edit) []Splice {
 	if s.nvext.body == 0 || s.top.tooMany {
 		return s.Splices()

@@ -94,7 +94,7 @@ func TestTokenIDs_RouteIsReadAndBounded(t *testing.T) {
 	}
 }
 
-// A body stays the same JSON except for the two members, however it is cut.
+// However a body is cut, it stays the same JSON except for the two members.
 func FuzzTokenIDs_OtherMembersSurvive(f *testing.F) {
 	for _, s := range []string{`{"route":true,"token_ids":[1],"b":2}`, `{"a":1,"route":1,"r\u006fute":[{}]}`,
 		`{"route"}`, `{"route":,"a":1}`, `{"a":1]`, `{"a":1,,"route":2}`} {

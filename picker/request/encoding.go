@@ -3,7 +3,7 @@ package request
 // Model servers decode bodies with Python's json.loads, which detects the encoding by the first
 // bytes: UTF-8 (perhaps with a byte order mark), UTF-16 or UTF-32. Scanner reads only UTF-8.
 
-const mark = "\xef\xbb\xbf" // byte order mark in UTF-8
+const mark = "\xef\xbb\xbf"
 
 type lead struct {
 	bytes [5]byte
@@ -16,8 +16,7 @@ func (l *lead) write(chunk []byte) {
 	}
 }
 
-// NotUTF8 reports whether a body is JSON in UTF-16 or UTF-32. Scanner finds no members in such a
-// body.
+// NotUTF8 reports whether a body is JSON in UTF-16 or UTF-32, in which Scanner finds no members.
 func (s *Scanner) NotUTF8() bool { return s.lead.notUTF8() }
 
 func (l *lead) notUTF8() bool {
@@ -25,7 +24,7 @@ func (l *lead) notUTF8() bool {
 	switch {
 	case l.n < 2:
 		return false
-	case b[0] == 0xff && b[1] == 0xfe || b[0] == 0xfe && b[1] == 0xff: // a byte order mark
+	case b[0] == 0xff && b[1] == 0xfe || b[0] == 0xfe && b[1] == 0xff: // byte order mark
 		return true
 	case begins(b[0]) && b[1] == 0, b[0] == 0 && begins(b[1]): // UTF-16, or UTF-32 with the low byte first
 		return true

@@ -12,12 +12,11 @@ type Facts struct {
 	// Model is the last top-level "model", unescaped; "" if absent, not a string, or longer than
 	// 6,144 bytes.
 	Model string
-	// Target, if not nil, replaces the model. Chain and Prompt are then for the target.
+	// Target, if not nil, replaces the model; Chain and Prompt are then for Target.
 	Target *Target
 	// Stream means that the last top-level "stream" is true.
 	Stream bool
-	// MaxTokens is the last of max_tokens, max_completion_tokens and max_output_tokens; 0 if
-	// absent.
+	// MaxTokens is the last max_tokens, max_completion_tokens or max_output_tokens; 0 if absent.
 	MaxTokens int
 	Size      int
 	// Tokens is the estimated length of the prompt, in tokens: a quarter of its bytes in JSON, or
@@ -34,7 +33,7 @@ type Facts struct {
 	// Items are the distinct hashes of the first 32 images and other media, valid until the
 	// Scanner's Release.
 	Items []uint64
-	// Route and GivesRoute are the results of Scanner.Route.
+	// Route and GivesRoute are Scanner.Route's results.
 	Route, GivesRoute bool
 	// Chain is the prompt's chain, valid until the Scanner's Release.
 	Chain prefix.Chain
@@ -47,7 +46,7 @@ type Facts struct {
 // Kind is a request's API.
 type Kind uint8
 
-// OtherKind is any other API. Scanner does not find the prompts of its requests.
+// OtherKind is any other API, whose prompts Scanner does not find.
 const (
 	OtherKind Kind = iota
 	ChatCompletions
@@ -59,11 +58,11 @@ const (
 	Generate     // vLLM's API for token IDs
 	GRPCGenerate // vLLM's gRPC API
 	GRPCEmbed
-	Rendered // a response (not a request) of vLLM's render endpoints
+	Rendered // a response of vLLM's render endpoints
 )
 
-// A request has the kind of the path with which its own path ends: a prefix may precede it, because
-// one host may have several APIs.
+// A request has the kind of the path that ends its own path. Any prefix may precede it, because one
+// host may have several APIs.
 var paths = [...]struct {
 	path string
 	kind Kind

@@ -7,12 +7,12 @@ import (
 )
 
 const (
-	fieldTokenized = 2 // field of GenerateRequest and EmbedRequest
-	fieldText      = 3 // field of GenerateRequest, like the next two
+	fieldTokenized = 2 // of GenerateRequest and EmbedRequest
+	fieldText      = 3 // of GenerateRequest, like the next two
 	fieldSampling  = 4
 	fieldStream    = 5
-	fieldIDs       = 2 // field of TokenizedInput
-	fieldMaxTokens = 8 // field of SamplingParams
+	fieldIDs       = 2 // of TokenizedInput
+	fieldMaxTokens = 8 // of SamplingParams
 )
 
 func (s *Scanner) readMessage() {
@@ -69,8 +69,8 @@ func (s *Scanner) readTokens(p []byte) {
 	})
 }
 
-// fields calls f for each field of a message, up to the first invalid one. value is nil if the
-// field is a varint; number is then its value.
+// fields calls f for each field of a message, up to the first invalid one. value is nil for a
+// varint, which is in number.
 func fields(p []byte, f func(num protowire.Number, value []byte, number uint64)) {
 	for len(p) > 0 {
 		num, typ, n := protowire.ConsumeTag(p)

@@ -36,7 +36,7 @@ const (
 	asFront   // the bytes of any value, before the prompt
 	forFront  // like forContent, before the prompt
 	forStore
-	// forPrevious is for a response's ID. Its text is hashed before the prompt.
+	// forPrevious is for a response's ID, which is also hashed before the prompt.
 	forPrevious
 )
 
@@ -69,7 +69,7 @@ func (k Kind) use(in place, key []byte) use {
 			return forText
 		case "content":
 			return forContent
-		case "type", "cache_control": // clients move cache_control between messages, although the prompt is the same
+		case "type", "cache_control": // clients move cache_control between messages of the same prompt
 			return unused
 		case "image_url", "source", "image", "image_embeds", "input_audio", "audio_url", "video_url", "file",
 			"file_data":

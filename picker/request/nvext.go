@@ -3,7 +3,7 @@ package request
 import "google.golang.org/grpc/mem"
 
 // The top-level member nvext is for Dynamo's frontend. A picker sets workers and token IDs in
-// nvext; the client sets the other members of nvext.
+// nvext, and the client its other members.
 
 func nvextUse(key []byte) use {
 	switch string(key) {
@@ -17,7 +17,7 @@ func nvextUse(key []byte) use {
 
 type nvext struct {
 	removed spans
-	tokens  bool // the field removed includes a token_data
+	tokens  bool // removed includes a token_data
 	seen    bool
 	members int  // offset of the first member of the last nvext object; 0 for none
 	body    int  // offset of the first member of the body; 0 if the body is not an object
@@ -29,7 +29,7 @@ func (n *nvext) reset() { *n = nvext{removed: spans{list: n.removed.list[:0]}} }
 var null = []byte("null")
 
 // RemoveWorkers makes Splices replace the workers and token IDs in nvext by null. It returns false
-// if there are too many of these values.
+// if they are too many.
 func (s *Scanner) RemoveWorkers() bool {
 	s.bare = true
 	return !s.nvext.removed.tooMany

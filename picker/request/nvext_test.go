@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// bare returns a body without the client's workers and token IDs. If ids is set, it adds them.
+// bare returns a body without the client's workers and token IDs, and with ids if set.
 func bare(body, cuts []byte, ids string) (string, bool) {
 	s := New(ChatCompletions)
 	defer s.Release()
@@ -55,7 +55,7 @@ func TestNvext_TokensAreAdded(t *testing.T) {
 		`{"a":"{","nvext": { } }`: `{"a":"{","nvext": {"token_data":[1,2] } }`,
 		`{"nvext":{"dp_rank":12,"annotations":[]}}`: `{"nvext":{"token_data":[1,2],"dp_rank":null,"annotations":[]}}`,
 		`{"nvext":{"dp_rank":12},"nvext":{}}`:       `{"nvext":{"dp_rank":null},"nvext":{"token_data":[1,2]}}`,
-		// Dynamo's frontend tokenizes the prompt
+		// Dynamo's frontend tokenizes the prompt.
 		`{"nvext":{"token_data":[5]}}`: `{"nvext":{"token_data":null}}`,
 		`{"nvext":null}`:               `{"nvext":null}`,
 		`["a"]`:                        `["a"]`,
@@ -68,7 +68,7 @@ func TestNvext_TokensAreAdded(t *testing.T) {
 	}
 }
 
-// A body stays the same JSON except for the picker's members, however it is cut.
+// However a body is cut, it stays the same JSON except for the picker's members.
 func FuzzNvext_OtherMembersSurvive(f *testing.F) {
 	for _, s := range []string{`{"nvext":{"token_data":[1],"a":1},"b":2}`, `{"nvext":{"dp_rank":1}`,
 		`{"nvext":[{"dp_rank":1}],"nvext":{}}`, `{"nvext":,"x":1}`, `{"nv\u0065xt":{"dp_r\u0061nk":-1e5}}`} {

@@ -6,12 +6,11 @@ import (
 	"math/bits"
 )
 
-// closing returns the index of the first quote in p[i:] that is not escaped; len(p) if there is no
-// such quote. escaped reports whether p ends inside an escape. p[i] must not be escaped. After an
-// escaped quote, the search goes on behind it, so that the time is linear even with many escaped
-// quotes.
+// closing returns the index of the first unescaped quote in p[i:], or len(p). escaped reports
+// whether p ends inside an escape. p[i] must not be escaped. After an escaped quote, the search
+// goes on behind it, so that many escaped quotes take linear time.
 func closing(p []byte, i int) (end int, escaped bool) {
-	for from := i; ; from = end + 1 { // only the backslashes from this index on count
+	for from := i; ; from = end + 1 { // backslashes count from this index on
 		end = nextQuote(p, from)
 		odd := backslashes(p[from:end])%2 == 1
 		if end == len(p) || !odd {
@@ -29,9 +28,9 @@ func backslashes(p []byte) (n int) {
 
 const nearby = 64 // bytes that nextQuote reads in words of 8
 
-// nextQuote returns the index of the first quote in p[i:]; len(p) if no quote follows. It first
-// reads nearby bytes in a loop of its own, because quotes are often close together, and a call of
-// bytes.IndexByte takes as long as the whole loop.
+// nextQuote returns the index of the first quote in p[i:], or len(p). It first reads nearby bytes
+// in its own loop, because quotes are often close together, and a call of bytes.IndexByte takes as
+// long as the whole loop.
 func nextQuote(p []byte, i int) int {
 	const (
 		ones   = 0x0101010101010101

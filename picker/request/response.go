@@ -8,8 +8,8 @@ import (
 	"net/url"
 )
 
-// ResponseID is a hash of the ID of a Responses API response. The picker stores the hash instead of
-// the ID, because anyone with the ID could continue the client's conversation.
+// ResponseID is a hash of the ID of a Responses API response. The picker does not store the ID:
+// anyone with the ID could continue the client's conversation.
 type ResponseID [16]byte
 
 // maxResponseID bounds a response's ID, in bytes. vLLM's IDs have 37 bytes, OpenAI's 55.
@@ -25,8 +25,8 @@ func ResponseOf[T string | []byte](id T) (out ResponseID) {
 	return out
 }
 
-// ResponseInPath returns the response whose ID is in a path such as /v1/responses/ID/cancel; zero
-// for any other path.
+// ResponseInPath returns the response whose ID is in a path such as /v1/responses/ID/cancel, or
+// zero.
 func ResponseInPath(path []byte) (out ResponseID) {
 	_, id, ok := bytes.Cut(path, []byte("/v1/responses/"))
 	if !ok {

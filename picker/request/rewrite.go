@@ -24,7 +24,7 @@ func Grown(splices []Splice) (n int) {
 }
 
 // Apply applies sorted, disjoint splices to a body. It copies no bytes: the result consists of
-// views of body's buffers, each with a reference of its own. Apply frees body's references.
+// views of body's buffers, each with its own reference. Apply frees body's references.
 func Apply(body mem.BufferSlice, splices []Splice) mem.BufferSlice {
 	out := make(mem.BufferSlice, 0, len(body)+2*len(splices))
 	at := 0
@@ -45,7 +45,7 @@ func Apply(body mem.BufferSlice, splices []Splice) mem.BufferSlice {
 				from = size
 			}
 			if s.End > at+size {
-				break // the next buffers have the rest of the spliced bytes
+				break // the next buffers have the rest
 			}
 			splices = splices[1:]
 		}
@@ -63,7 +63,7 @@ func view(out mem.BufferSlice, buf mem.Buffer, from, to int) mem.BufferSlice {
 	return append(out, buf.Slice(from, to))
 }
 
-// Target is a model that replaces the model of a request.
+// Target is a model that replaces a request's model.
 type Target struct {
 	Name   string
 	quoted []byte
@@ -74,7 +74,7 @@ func NewTarget(name string) *Target {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(name) // cannot fail for a string
+	_ = e.Encode(name) // no error for a string
 	return &Target{Name: name, quoted: bytes.TrimSuffix(b.Bytes(), []byte("\n"))}
 }
 
@@ -85,8 +85,8 @@ func (s *Scanner) Replace(by *Target) bool {
 	return !s.named.tooMany
 }
 
-// Splices returns the edits of Replace, RemoveWorkers, RemoveRoute and IncludeUsage. The caller has
-// written the whole body.
+// Splices returns the edits of Replace, RemoveWorkers, RemoveRoute and IncludeUsage, after the last
+// Write.
 func (s *Scanner) Splices() []Splice {
 	out, _ := s.splices(s.removed)
 	return out
@@ -124,8 +124,8 @@ func (s *Scanner) servedModel() []byte {
 	return s.model
 }
 
-// Rewriter replaces the models of a body chunk by chunk, while Envoy sends it on, and removes its
-// members "route".
+// Rewriter replaces the models of a body and removes its members "route" chunk by chunk, while
+// Envoy forwards the body.
 type Rewriter struct {
 	scanner *Scanner
 	target  func(model string) *Target
@@ -175,7 +175,7 @@ func (w *Rewriter) Write(chunk mem.BufferSlice, end bool) (mem.BufferSlice, bool
 	}
 	if from, some := w.scanner.unfinished(end); some {
 		switch {
-		case from < w.at: // the first part of the member was already sent
+		case from < w.at: // the first part was already sent
 		case w.scanner.size-from > maxValue:
 			w.scanner.top.pass()
 		default:
@@ -202,8 +202,7 @@ func (w *Rewriter) withRemovals(splices []Splice, upTo int) []Splice {
 	return splices
 }
 
-// maxValue bounds the length of a model that a Rewriter replaces, as written in JSON with quotes,
-// in bytes.
+// maxValue bounds a model that a Rewriter replaces, as written in JSON with quotes, in bytes.
 const maxValue = maxModel + 2
 
 func (w *Rewriter) targetOf(s span) *Target {

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// pieces cuts a body into buffers; the bytes of cuts are their lengths, in turn.
+// pieces cuts a body into buffers, whose lengths are the bytes of cuts, in turn.
 func pieces(body []byte, cuts []byte) (out mem.BufferSlice) {
 	for i := 0; len(body) > 0; i++ {
 		n := len(body)
@@ -77,7 +77,7 @@ func TestRewrite_BodyWithTooManyModelsIsInvalid(t *testing.T) {
 	}
 }
 
-// Clients that use the target's name, and clients that use the client's model, must share caches.
+// Requests that name the target, and requests whose model the target replaces, have equal chains.
 func TestRewrite_PrefixChainIsOfTheTarget(t *testing.T) {
 	prompt := `,"prompt":"` + strings.Repeat("word ", 2000) + `"}`
 	chain := func(model string, to *Target) []uint64 {

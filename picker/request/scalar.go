@@ -52,8 +52,8 @@ func (s *Scanner) writeToken(to *prefix.Builder, id uint32) {
 	s.ids.Add(id)
 }
 
-// tokens reads token IDs from the start of p, and returns the number of bytes that it read. It
-// stops at a value that is not a token ID, and before an ID that may continue in the next chunk.
+// tokens reads token IDs from the start of p, and returns the number of bytes read. It stops at
+// another value, and before an ID that may continue in the next chunk.
 func (s *Scanner) tokens(p []byte) (taken int) {
 	if top := s.frame(); s.use != forPrompt || !top.array {
 		return 0

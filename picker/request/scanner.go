@@ -17,13 +17,13 @@ const (
 	// maxModel bounds a model as written in JSON: 1,024 characters that are all escaped as \uXXXX.
 	// The script that routes by the model (translator/envoy, scan.lua) has the same limit.
 	maxModel = 6 * 1024
-	// Objects and arrays that are nested deeper than maxDepth are hashed as written.
+	// Objects and arrays nested deeper than maxDepth are hashed as written.
 	maxDepth = 12
 	maxInt   = 1<<31 - 1
 	maxItems = 32
 )
 
-// These bytes separate parts of a hashed prompt, because no JSON text contains them.
+// These bytes separate parts of a hashed prompt. No JSON text contains them.
 var (
 	endOfRole = []byte{0xff}
 	endOfText = []byte{0xfe}
@@ -37,7 +37,7 @@ const (
 	aColon
 	aValue
 	aComma
-	nothing // nothing follows: the body has ended, or is not an object
+	nothing // the body has ended, or is not an object
 )
 
 type sink uint8
@@ -52,7 +52,7 @@ const (
 type frame struct {
 	place place
 	array bool
-	to    *prefix.Builder // hashes the text of the prompt
+	to    *prefix.Builder
 }
 
 // Scanner reads a request's body chunk by chunk, and finds its Facts.
@@ -60,7 +60,7 @@ type Scanner struct {
 	kind   Kind
 	size   int
 	lead   lead
-	marked int // how many bytes of the byte order mark were read
+	marked int
 	expect expected
 	frames [maxDepth]frame
 	depth  int
@@ -69,10 +69,10 @@ type Scanner struct {
 	inString bool
 	escaped  bool // the last chunk ended in an odd run of backslashes
 	sink     sink
-	limit    int // maximum size of capture, in bytes
+	limit    int // of capture, in bytes
 	capture  []byte
 	tooLong  bool
-	skipped  int // number of open brackets in a value whose members are not read
+	skipped  int // open brackets in a value whose members are not read
 
 	inScalar bool
 	first    byte
@@ -103,14 +103,14 @@ type Scanner struct {
 	message     []byte
 
 	chain [prefix.MaxBlocks]uint64
-	// lastRaw and lastModel are the previous request's model: most requests of a pool name the same
-	// one, so that no copy is needed.
+	// lastRaw and lastModel are the previous request's model. Most requests of a pool name the same
+	// model, which then needs no copy.
 	lastRaw, lastModel string
 }
 
 var scanners = sync.Pool{New: func() any { return new(Scanner) }}
 
-// maxKept bounds the memory of a gRPC message that the next request reuses, in bytes.
+// maxKept bounds the gRPC message memory kept for the next request, in bytes.
 const maxKept = 1 << 20
 
 // New returns a Scanner for a request of kind k.
@@ -120,7 +120,7 @@ func New(k Kind) *Scanner {
 	return s
 }
 
-// Release ends the caller's use of s and of its Facts. The memory is reused.
+// Release ends the use of s and of its Facts. The memory is reused.
 func (s *Scanner) Release() {
 	s.size, s.lead, s.marked, s.expect, s.depth, s.use = 0, lead{}, 0, theBody, 0, unused
 	s.inString, s.escaped, s.sink, s.skipped, s.inScalar = false, false, dropped, 0, false
@@ -141,10 +141,10 @@ func (s *Scanner) Release() {
 	scanners.Put(s)
 }
 
-// Write reads the next chunk of the body. It copies only short values, such as the model, and gRPC
-// messages.
+// Write reads the next chunk of the body. It copies only gRPC messages and short values, such as
+// the model.
 func (s *Scanner) Write(chunk []byte) {
-	base := s.size // the chunk's offset in the body
+	base := s.size
 	s.size += len(chunk)
 	if s.kind.GRPC() {
 		s.message = append(s.message, chunk...)
@@ -205,7 +205,7 @@ func (s *Scanner) Model() string {
 
 func (s *Scanner) text(p []byte) int {
 	from := 0
-	if s.escaped { // p[0] is escaped
+	if s.escaped {
 		from = 1
 		s.escaped = false
 	}
@@ -442,7 +442,7 @@ func (s *Scanner) begin(text bool) {
 	case asWritten, asFront:
 		s.sink = written
 	}
-	if s.sink == written && s.depth == 1 { // a top-level member of the body
+	if s.sink == written && s.depth == 1 { // a top-level member
 		s.frame().to = &s.rest
 		if s.use == asFront || s.use == forFront || s.use == forPrevious {
 			s.frame().to = &s.front

@@ -246,7 +246,7 @@ func FuzzScanner_EqualsEncodingJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte, chunk, kind uint8) {
 		k := Kind(kind) % GRPCGenerate
 		got := scan(k, body, int(chunk)+1)
-		// A pooled scanner may have an empty list of items where a new one has nil.
+		// A pooled scanner may have an empty list of items instead of nil.
 		if whole := scan(k, body, len(body)+1); !cmp.Equal(got, whole, cmpopts.EquateEmpty()) {
 			t.Fatalf("chunks of %d: got %+v, want %+v as of the whole", int(chunk)+1, got, whole)
 		}

@@ -17,14 +17,14 @@ type script struct {
 	body  string
 
 	strict   bool
-	content  string // content type
+	content  string
 	model    string // header that the script sets
-	status   string // status of the script's own response; "" if the request goes on
+	status   string // of the script's own response; "" if the request continues
 	rerouted bool
 }
 
-// findWithinText lets string.find begin after the end of a text, as Envoy's Lua does. Otherwise the
-// Lua here panics.
+// findWithinText lets string.find begin after the end of a text, as Envoy's Lua does. The Lua here
+// would panic.
 const findWithinText = `do
   local find = string.find
   string.find = function(s, p, init, plain) return find(s, p, math.min(init or 1, #s + 1), plain) end
@@ -167,7 +167,7 @@ func modelsIn(t *testing.T, body []byte) (n int) {
 	return n
 }
 
-// If a gate decides by the model, a body that some server may read differently is rejected.
+// The strict scan rejects a body in which a server may read another model.
 func TestModel_StrictScanDeclinesWhatServersMayReadOtherwise(t *testing.T) {
 	s := newScript(t)
 	for _, c := range []struct{ body, plain, strict string }{

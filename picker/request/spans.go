@@ -23,7 +23,7 @@ func (s *spans) settle(at int) {
 	switch {
 	case s.pending == opened:
 		s.start, s.reading = at-1, true
-	case !s.reading: // no value has begun, because its first byte was invalid
+	case !s.reading: // the value's first byte was invalid
 	case len(s.list) < maxSpans:
 		s.list, s.reading = append(s.list, span{s.start, at}), false
 	default:

@@ -27,7 +27,7 @@ type Spread struct {
 
 var spreads = sync.Pool{New: func() any { return &Spread{sum: md5.New()} }}
 
-// NewSpread returns a Spread. users is the maximum number of user messages in the key (SpreadKey).
+// NewSpread returns a Spread for a key of at most users user messages (SpreadKey).
 func NewSpread(kind Kind, users int) *Spread {
 	s := spreads.Get().(*Spread)
 	s.kind, s.users = kind, users
@@ -42,7 +42,7 @@ func (s *Spread) Holds(n int) int {
 	return n
 }
 
-// Write reads the next chunk of the body. It copies the chunk only for a chat completion.
+// Write reads the next chunk of the body. It copies only chat completions.
 func (s *Spread) Write(chunk []byte) {
 	if s.kind == ChatCompletions {
 		s.body = append(s.body, chunk...)
@@ -68,7 +68,7 @@ func (s *Spread) Sum() (uint64, error) {
 	return max(1, binary.BigEndian.Uint64(s.sum.Sum(sum[:0]))), nil
 }
 
-// Release ends the caller's use of s. The memory is reused.
+// Release ends the use of s. The memory is reused.
 func (s *Spread) Release() {
 	s.sum.Reset()
 	if s.body, s.key = s.body[:0], s.key[:0]; cap(s.body)+cap(s.key) > maxKept {
@@ -79,13 +79,12 @@ func (s *Spread) Release() {
 
 // SpreadKey returns the text whose hash selects a server in the strategy "chwbl", as in Neutree's
 // router. For a chat completion it consists of the first user messages, at most users, and of the
-// last system message before the last of these user messages:
+// last system message before the last of them:
 //
 //	system:You are helpful.|user_0:Hello|user_1:Bye
 //
 // For a chat completion without messages, and for any other kind, the key is the body. The key uses
-// the memory of body, or of buffer if it fits there. A chat completion that is not JSON is an
-// error.
+// the memory of body, or of buffer if it fits there. A chat completion must be JSON.
 func SpreadKey(kind Kind, users int, body, buffer []byte) (key []byte, err error) {
 	if kind != ChatCompletions {
 		return body, nil
@@ -156,7 +155,7 @@ func (r *spreadReader) body() bool {
 			if !equals(key, "messages") {
 				return r.skip()
 			}
-			r.hasSystem, r.system, r.found = false, nil, r.found[:0] // the last member with a name counts
+			r.hasSystem, r.system, r.found = false, nil, r.found[:0] // of several members with a name, the last counts
 			if !r.at('[') {
 				return r.skip()
 			}

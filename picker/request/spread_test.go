@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 )
 
-// The hashes come from Python's hashlib.
+// The hashes are from Python's hashlib.
 func TestCHWBL_GoldenKeys(t *testing.T) {
 	for _, tt := range []struct{ body, key, hash string }{
 		{

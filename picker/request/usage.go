@@ -7,15 +7,15 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// IncludeUsage does not change a "stream_options" of more than maxOptions bytes.
+// IncludeUsage leaves a "stream_options" of more than maxOptions bytes unchanged.
 const maxOptions = 4 << 10
 
-// FindStreamOptions enables IncludeUsage. The caller calls it before the first Write.
+// FindStreamOptions enables IncludeUsage. It must precede the first Write.
 func (s *Scanner) FindStreamOptions() { s.top.on, s.top.options = true, true }
 
 // IncludeUsage makes Splices set stream_options.include_usage in the body of a streamed completion
-// or chat completion, so that the server reports the stream's tokens. It keeps the client's other
-// options. It has no effect on other requests.
+// or chat completion, so that the server reports the stream's tokens. The client's other options
+// stay. Other requests stay unchanged.
 func (s *Scanner) IncludeUsage(body mem.BufferSlice) {
 	if !s.stream || s.kind != ChatCompletions && s.kind != Completions || s.top.tooMany || s.NotUTF8() {
 		return
@@ -23,7 +23,7 @@ func (s *Scanner) IncludeUsage(body mem.BufferSlice) {
 	var last *topMember
 	for i := range s.top.list {
 		if m := &s.top.list[i]; m.name == MemberStreamOptions {
-			last = m // the last member counts, as in model servers' parsers
+			last = m // as in model servers' parsers, the last member counts
 		}
 	}
 	if last == nil {
@@ -44,7 +44,7 @@ func (s *Scanner) IncludeUsage(body mem.BufferSlice) {
 	start += colon + 1
 	var options map[string]json.RawMessage
 	if json.Unmarshal(member[start:], &options) != nil {
-		return // the options are invalid: the server will answer 400
+		return // the server will answer 400
 	}
 	if string(options["include_usage"]) == "true" {
 		return

@@ -7,8 +7,8 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// Only streams of OpenAI's APIs get stream_options.include_usage, whatever other members they have.
-// Other bodies do not change.
+// Streams of OpenAI's APIs get stream_options.include_usage, whatever other members they have.
+// Other bodies stay unchanged.
 func TestIncludeUsage_OnlyStreamsOfOpenAI(t *testing.T) {
 	for _, tt := range []struct {
 		kind       Kind

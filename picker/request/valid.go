@@ -2,8 +2,7 @@ package request
 
 import "encoding/json"
 
-// Check returns nil if a body is one JSON value of up to maxNesting levels, and otherwise why it is
-// not.
+// Check returns why a body is not one JSON value of up to maxNesting levels, or nil.
 func Check(body []byte) error {
 	depth, inString := 0, false
 	for i := 0; i < len(body); i++ {

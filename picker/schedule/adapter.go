@@ -10,22 +10,22 @@ import (
 )
 
 const (
-	// loadAdapter is the assumed time to load a LoRA adapter, and awaitSlot the assumed time until
-	// a server with other adapters in all slots has a free one. Both are in seconds.
+	// loadAdapter is the assumed time to load a LoRA adapter. awaitSlot is the assumed wait for a
+	// server with other adapters in all slots. Both are in seconds.
 	loadAdapter = 0.3
 	awaitSlot   = 1.0
-	// assumedSlots is the assumed number of adapter slots of a server without a known number.
+	// assumedSlots is the assumed number of adapter slots of a server that reports none.
 	assumedSlots = 4
 	maxAdapters  = 4096
 )
 
 // adapters are the models that a pool's metrics pages have listed as LoRA adapters. While no server
-// has a fresh page, every model counts as an adapter once requests name several models.
+// has a fresh page, every model counts as an adapter after requests have named several models.
 type adapters struct {
 	known   atomic.Pointer[map[string]bool]
 	blind   atomic.Bool
 	first   atomic.Pointer[string]
-	several atomic.Bool // requests named several models while blind
+	several atomic.Bool // requests named several models without a fresh page
 	asked   asked
 }
 
@@ -58,7 +58,7 @@ func (a *adapters) guess(model string) bool {
 }
 
 // learn records that a model is an adapter. Of two concurrent calls, one may have no effect; the
-// next pick with its model calls learn again.
+// next pick with its model repeats it.
 func (a *adapters) learn(model string) {
 	next := map[string]bool{}
 	if known := a.known.Load(); known != nil {

@@ -2,8 +2,8 @@ package schedule
 
 import "github.com/penstock-project/penstock/picker/endpoint"
 
-// room counts the endpoints that have capacity by the thresholds of the strategy "tree". It ignores
-// endpoints with stale metrics pages.
+// room counts the endpoints that have capacity by the thresholds of the strategy "tree". Endpoints
+// with stale metrics pages do not count.
 type room struct {
 	fresh, free   int
 	waiting, used tally

@@ -17,7 +17,7 @@ func uniform(c []Candidate, n int, random func() uint64) []Candidate {
 }
 
 // weightedRandom implements llm-d's weighted-random-picker: it draws n candidates without
-// replacement, with their scores as weights (Efraimidis and Spirakis). If all scores are 0, all
+// replacement, with their scores as weights (Efraimidis and Spirakis). If all scores are 0, the
 // weights are equal.
 func weightedRandom(c []Candidate, n int, random func() uint64) []Candidate {
 	draw := random()

@@ -11,7 +11,7 @@ import (
 
 // Hashing configures the strategy "chwbl". Zero values mean the defaults.
 type Hashing struct {
-	VirtualNodes int     // virtual nodes of each endpoint; default 100
+	VirtualNodes int     // per endpoint; default 100
 	LoadFactor   float64 // maximum of an endpoint's requests in flight, divided by the mean; default 1.25
 }
 
@@ -23,14 +23,14 @@ const (
 
 const overLoad = "over-load"
 
-// chwbl is consistent hashing with bounded loads, as in Neutree's router. A request goes to the
-// first endpoint on the ring, from the hash of its key, that satisfies
+// chwbl is consistent hashing with bounded loads, as in Neutree's router. On the ring, from the
+// hash of its key, a request takes the first endpoint with
 //
 //	load + 1 <= LoadFactor * (total + 1) / endpoints
 //
-// where load counts the endpoint's requests in flight, and total those at all endpoints. If no
-// endpoint satisfies this, the request goes to the first endpoint on the ring. A request without a
-// key goes to the endpoint with the fewest requests in flight.
+// or, without such an endpoint, the first of all. load is the endpoint's number of requests in
+// flight, and total the number at all endpoints. A request without a key goes to the endpoint with
+// the fewest requests in flight.
 type chwbl struct {
 	rings  rings
 	factor float64
@@ -112,7 +112,7 @@ func (h *chwbl) explain(r *Request, list []endpoint.Endpoint, c []Candidate, sta
 	}
 }
 
-// first moves up to n candidates to the front of c: fitting candidates, then others, each group in
+// first moves up to n candidates to the front of c: fitting candidates before others, each group in
 // ring order from key. On entry, c must have the order of the ring's list.
 func (r *ring) first(key uint64, c []Candidate, n int, fits func(*Candidate) bool) []Candidate {
 	n = min(n, len(c), maxRanked)
@@ -146,7 +146,7 @@ func (r *ring) first(key uint64, c []Candidate, n int, fits func(*Candidate) boo
 	chosen = append(chosen, rest[:n-len(chosen)]...)
 	for k, i := range chosen {
 		c[k], c[i] = c[i], c[k]
-		for m := k + 1; m < n; m++ { // the swap has moved the candidate at k to i
+		for m := k + 1; m < n; m++ { // the candidate at k is now at i
 			if chosen[m] == k {
 				chosen[m] = i
 			}
@@ -156,7 +156,7 @@ func (r *ring) first(key uint64, c []Candidate, n int, fits func(*Candidate) boo
 }
 
 func index(c []Candidate, lot uint32) (int, bool) {
-	if int(lot) < len(c) && c[lot].lot == lot { // c lacks no endpoint before this one
+	if int(lot) < len(c) && c[lot].lot == lot { // c has all endpoints up to this one
 		return int(lot), true
 	}
 	return sort.Find(len(c), func(i int) int { return cmp.Compare(lot, c[i].lot) })
@@ -171,7 +171,7 @@ type ringOf struct {
 	first  *endpoint.Endpoint
 	size   int
 	ring   *ring
-	before *ringOf // the previous ringOf; its field before is nil
+	before *ringOf // the previous ringOf, with before set to nil
 }
 
 func (s *rings) of(list []endpoint.Endpoint) *ring {

@@ -13,8 +13,7 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// neutree implements Neutree's algorithm independently, for comparison: it returns the replica for
-// a key.
+// neutree implements Neutree's algorithm independently: it returns the replica for a key.
 func neutree(key uint64, ids []string, load map[string]int, factor float64) string {
 	type node struct {
 		at uint64

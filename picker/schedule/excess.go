@@ -2,17 +2,17 @@ package schedule
 
 import "github.com/penstock-project/penstock/picker/endpoint"
 
-// Excess is a limit that was exceeded, so that a request got a 429 or went to spill targets.
+// Excess is an exceeded limit that made a request fail with 429 or go to spill targets.
 type Excess struct {
 	// Limit is a field of PoolPolicy's spec, or the name of a limit of the strategy or the request.
 	Limit string  `json:"limit"`
 	Unit  string  `json:"unit,omitempty"`
 	Max   float64 `json:"max"`
-	// Value is the measured or predicted value, in Unit. If several endpoints exceed the limit, it
-	// is the smallest of their values.
+	// Value is the measured or predicted value, in Unit: the smallest among the endpoints that
+	// exceed the limit.
 	Value float64 `json:"value"`
-	// Endpoints counts the endpoints over the limit; 0 if the limit is not per endpoint. Endpoint
-	// is the endpoint for which Value was predicted, or "".
+	// Endpoints counts the endpoints over the limit; 0 if the limit is not per endpoint. Value was
+	// predicted for Endpoint, if this is not "".
 	Endpoints int    `json:"endpoints,omitempty"`
 	Endpoint  string `json:"endpoint,omitempty"`
 }

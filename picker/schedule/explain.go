@@ -12,40 +12,37 @@ type Verdict struct {
 	Pod     string         `json:"pod,omitempty"`
 	State   endpoint.State `json:"state"`
 	// Problem is why the last scrape of the metrics page failed, or which series it ignored. The
-	// caller of Describe adds other reasons why State is not fresh.
+	// caller of Describe adds other reasons of a stale State.
 	Problem string `json:"problem,omitempty"`
-	// Prefixes describes what KV events report about the server's cache. The caller of Describe
-	// sets it.
+	// Prefixes describes what KV events report about the server's cache. Describe's caller sets it.
 	Prefixes string `json:"prefixes,omitempty"`
 	// Out is "" for a candidate. Otherwise it is the filter or the step of strategy "tree" that
-	// removed the endpoint, "over-load" for too many requests in flight in strategy "chwbl", or
+	// removed the endpoint, "over-load" for too many requests in flight (strategy "chwbl"), or
 	// "silent" for a server that sends no tokens.
 	Out string `json:"out,omitempty"`
 	// Trial is "speed" if a sheddable request may measure the endpoint's speed again. For a suspect
-	// endpoint it is "due" if the next request may try the endpoint, and "wait" if the endpoint is
-	// only the last choice.
+	// endpoint it is "due" if the next request may try the endpoint, or "wait" if not yet.
 	Trial string `json:"trial,omitempty"`
 	// Suspect is why the endpoint is suspect, or "". Failure is its last failed request, or nil.
 	Suspect Suspicion         `json:"suspect,omitempty"`
 	Failure *endpoint.Failure `json:"failure,omitempty"`
-	// Cost is in seconds for the strategy "load", in requests for "least-request". Costs are the
-	// parts of Cost by name. Both are set only for candidates.
+	// Cost is in seconds for the strategy "load", in requests for "least-request". Costs are its
+	// parts by name. Both are set only for candidates.
 	Costs map[string]float64 `json:"costs,omitempty"`
 	Cost  *float64           `json:"cost,omitempty"`
-	// Score is the weighted sum of Scores, in strategy plugins.
+	// Score is the weighted sum of Scores, in the strategy "plugins".
 	Score  float64 `json:"score,omitempty"`
 	Scores []Score `json:"scores,omitempty"`
-	// Place is the endpoint's place on the hash ring, counted from 1 at the request's hash; 0 if
-	// unknown.
+	// Place is the endpoint's place on the hash ring, from 1 at the request's hash; 0 if unknown.
 	Place int `json:"place,omitempty"`
 	// TTFT and TPOT are the predicted times to the first token and between two tokens, in seconds;
 	// 0 if unknown. Late means that they miss the request's objective.
 	TTFT float64 `json:"ttft,omitempty"`
 	TPOT float64 `json:"tpot,omitempty"`
 	Late bool    `json:"late,omitempty"`
-	// Session means that the request's session is at the endpoint.
+	// Session means that the endpoint has the request's session.
 	Session bool `json:"session,omitempty"`
-	// Cached counts the cached tokens of the prompt.
+	// Cached counts cached tokens of the prompt.
 	Cached int `json:"cached,omitempty"`
 }
 
@@ -88,7 +85,7 @@ func (s *Strategy) Describe(r *Request, now time.Time, list []endpoint.Endpoint,
 			if v.Out = s.filteredBy(e, &v.State); v.Out == "" && v.State.Silent != nil {
 				v.Out = silence
 			} else if v.Out == "" {
-				v.Out = full // the endpoint was full a moment ago, when the candidates were chosen
+				v.Out = full // full since the candidates were chosen, a moment ago
 			}
 		}
 	}

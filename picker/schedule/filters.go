@@ -6,8 +6,8 @@ var notDraining = filter{"draining", func(e *endpoint.Endpoint, _ *endpoint.Stat
 
 const full = "full"
 
-// notFull is the filter that removes full endpoints. For an endpoint with a stale metrics page, it
-// compares only the requests in flight.
+// notFull removes full endpoints. For an endpoint with a stale metrics page, only the requests in
+// flight count.
 func notFull(f Full) filter {
 	return filter{full, func(_ *endpoint.Endpoint, s *endpoint.State) bool { return f.reached(s) == 0 }}
 }
@@ -34,8 +34,8 @@ func (f Full) reached(s *endpoint.State) (r uint8) {
 	return r
 }
 
-// queue returns the number of waiting requests. If the last scrape shows a queue, the requests that
-// were sent since that scrape count as waiting, too.
+// queue returns the number of waiting requests. If the last scrape shows a queue, requests sent
+// since that scrape also count.
 func queue(s *endpoint.State) float64 {
 	if s.Queue > 0 {
 		return s.Queue + float64(s.Unseen)

@@ -18,8 +18,8 @@ func document(n int) prefix.Chain {
 	return c
 }
 
-// fill records prompts about five documents at a server, until the picker has learned that the
-// server's cache is too small for them.
+// fill records prompts about five documents at a server, until the server's cache counts as too
+// small for them.
 func fill(prefixes *prefix.Index, server *prefix.Server, first int) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for uses := 0; uses < 200 || server.Evicts() == 0; uses++ {
@@ -46,13 +46,13 @@ func fullCaches(t *testing.T, n int) (*prefix.Index, []endpoint.Endpoint) {
 	return prefixes, list
 }
 
-// An evicted prompt returns to its former server, unless another server would finish it much
-// sooner. At another server it would evict a further prompt, which would then also move.
+// An evicted prompt returns to its former server, except if another server would finish it much
+// sooner: there it would evict a further prompt, which would then also move.
 func TestLoad_EvictedPromptReturnsToItsServer(t *testing.T) {
 	prefixes, list := fullCaches(t, 4)
 	s := strategy(t, Options{Name: "load", Prefixes: prefixes})
 	r := Request{Tokens: 1280, Stream: true, Chain: document(1)}
-	s.Rank(&r, epoch, list, nil, 1, &Scratch{}) // this pick learns that the caches are full
+	s.Rank(&r, epoch, list, nil, 1, &Scratch{}) // this pick reads that the caches are full
 	const home = 2
 	counts := func() (at [4]int) {
 		for range 40 {

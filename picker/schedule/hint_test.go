@@ -8,8 +8,8 @@ import (
 )
 
 // If one of two idle servers reads prompts eight times as fast, its first samples must suffice for
-// the strategy to prefer it. A server without samples is assumed to be as fast as the mean, so that
-// it gets requests.
+// the strategy to prefer it. A server without samples counts as fast as the mean, so that it gets
+// requests.
 func TestLoad_FasterOfTwoIdleServersIsPreferredFromFirstSamplesOn(t *testing.T) {
 	list := endpoints(t, server{}, server{})
 	leases, s := endpoint.NewLeases("me", time.Hour), strategy(t, Options{})
@@ -60,7 +60,7 @@ func TestLoad_FasterOfTwoIdleServersIsPreferredFromFirstSamplesOn(t *testing.T) 
 // first byte is no first token.
 func TestLoad_FirstByteOfAResponsesStreamOfVLLMIsNoFirstToken(t *testing.T) {
 	s, list := strategy(t, Options{}), endpoints(t, server{})
-	for r, want := range map[*Request][2]bool{ // want: early, measured
+	for r, want := range map[*Request][2]bool{ // early, measured
 		{Tokens: 4000, Stream: true}:                  {false, true},
 		{Tokens: 4000, Stream: true, Responses: true}: {true, false},
 		{Tokens: 4000, Responses: true}:               {false, false},

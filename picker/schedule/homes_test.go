@@ -33,7 +33,7 @@ func picked(t *testing.T, list []endpoint.Endpoint, adapters, rounds int) map[st
 }
 
 // Two pickers that neither communicate nor read metrics pages choose the same server for an
-// adapter, so that the slots of all servers suffice.
+// adapter. So the slots of all servers suffice.
 func TestAdapter_PickersThatShareNothingLoadItAtTheSameServers(t *testing.T) {
 	blind := slices.Repeat([]server{{stale: true}}, 8)
 	one, other := picked(t, endpoints(t, blind...), 24, 4), picked(t, endpoints(t, blind...), 24, 4)
@@ -50,7 +50,7 @@ func TestAdapter_PickersThatShareNothingLoadItAtTheSameServers(t *testing.T) {
 	}
 }
 
-// If many requests need one adapter, servers that are not its homes load it, too. A server that has
+// If many requests need one adapter, servers that are not its homes also load it. A server that has
 // the adapter adds no cost for it.
 func TestAdapter_ManyRequestsFindServersBesideItsHome(t *testing.T) {
 	list := endpoints(t, slices.Repeat([]server{{stale: true}}, 8)...)

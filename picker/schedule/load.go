@@ -9,49 +9,47 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// The strategy "load" compares endpoints by a cost in seconds: how long the request would wait, and
-// how much it would delay later requests. For a prompt with u uncached tokens at a server that
-// reads P tokens a second, the cost is
+// The strategy "load" compares endpoints by a cost in seconds: the request's wait, and how much it
+// delays later requests. For a prompt with u uncached tokens at a server that reads P tokens a
+// second, the cost is
 //
 //	((1.5 + r/10 + E) u + clamp(W, C/2, Q)) / P + 20 ms x in flight + others + pressure + adapter
 //
-// The factor on u is above 1, because reading a prompt that another server has cached also delays
-// all later requests. r counts the server's requests, of all clients, up to 30, because each
-// running response waits while the server reads a prompt. Q counts the uncached tokens of the
-// server's requests that wait for their first token. W is Q minus the tokens that the server, at
-// its rate, should have read by now. C is the part of Q that is known to wait.
+// The factor on u is above 1, because reading the prompt also delays all later requests. r counts
+// the server's requests, of all clients, up to 30: each running response waits while the server
+// reads a prompt. Q counts the uncached tokens of the server's requests that wait for their first
+// token. W is Q minus the tokens that the server, at its rate, should have read by now. C is the
+// part of Q that is known to wait.
 //
 // E is how many evicted tokens a server with a full cache must later read again for each token that
-// it reads now: the mean of prefix.Server.Evicts over the servers with full caches. At a server
-// whose cache is not full, E is 0. E is not each server's own Evicts, because a server that lost
-// its documents would then look cheap. If no server caches a prompt any more, E is 0 at its former
-// home, the last server that cached it (prefix.Index.Former), because its eviction made room there.
-// But if the former home's Evicts is above the mean, E applies to the part 1 - mean / Evicts of the
-// prompt's tokens.
+// it reads now: the mean of prefix.Server.Evicts over the servers with full caches, and 0 for other
+// servers. A server's own Evicts does not serve as E: a server that lost its documents would look
+// cheap. If no server caches a prompt any longer, E is 0 at its former home, the last server that
+// cached it (prefix.Index.Former), because its eviction made room there. But if the former home's
+// Evicts is above the mean, E applies to the part 1 - mean / Evicts of the prompt's tokens.
 //
-// Others is the cost of other clients' requests, which the server's metrics page shows. Pressure is
-// the cost of the part of the prompt that the server would probably preempt and read again. Adapter
+// "others" is the cost of other clients' requests, by the server's metrics page. "pressure" is the
+// cost of the part of the prompt that the server would probably preempt and read again. "adapter"
 // is the time to load the adapter (homes.go).
 const (
 	uncachedWeight = 1.5
-	perHeldUp      = 0.1 // additional weight for each request at the server
-	maxHeldUp      = 30  // requests above this number do not count
+	perHeldUp      = 0.1 // added to the weight for each request at the server
+	maxHeldUp      = 30
 	// PerRequest is the cost of a request in flight, in seconds.
 	PerRequest = 0.020
-	// defaultRate is the assumed rate of all servers, in tokens a second, until the rate of one is
-	// known. defaultPrompt is the assumed length of prompts, in tokens, until some were read.
+	// While no server's rate is known, defaultRate is assumed, in tokens a second. While no prompt
+	// was read, defaultPrompt is the assumed length of prompts, in tokens.
 	defaultRate   = 4000
 	defaultPrompt = 512
-	// leak times P is the rate at which W shrinks. leak is below 1, because nothing corrects W if
-	// it shrinks too early. In simulations at 90 % load, TTFT p90 is 3.18 s with this leak, and
-	// 4.21 s with 1.
+	// W shrinks at the rate leak times P. leak is below 1, because nothing corrects W if it shrinks
+	// too early. In simulations at 90 % load, TTFT p90 is 3.18 s with this leak, and 4.21 s with 1.
 	leak = 0.75
 	// pressureFrom is the KV cache usage above which a server preempts sequences.
 	pressureFrom = 0.8
 )
 
-// load is the scorer of the strategy "load". It keeps means over the servers from pick to pick, as
-// assumptions about servers whose own figures are unknown.
+// load is the scorer of the strategy "load". Its means over the servers replace unknown figures of
+// a server.
 type load struct {
 	rate, prompt atomic.Uint64 // bits of float64; 0 means the default
 	evicts       atomic.Uint64 // bits of float64
@@ -60,13 +58,13 @@ type load struct {
 
 // parts are the parts of a cost, in seconds.
 type parts struct {
-	prompt   float64 // cost of reading the uncached prompt, including the delay of other requests
-	evicted  float64 // cost of reading evicted tokens again
+	prompt   float64 // to read the uncached prompt, including the delay of other requests
+	evicted  float64 // to read evicted tokens again
 	backlog  float64
 	inFlight float64
-	others   float64 // cost of other clients' requests, which the metrics page shows
-	kv       float64 // cost of reading the preempted part of the prompt again
-	// adapter is the cost of loading the LoRA adapter. It is higher at servers that are not homes.
+	others   float64 // other clients' requests on the metrics page
+	kv       float64 // to read the preempted part of the prompt again
+	// adapter is the time to load the LoRA adapter, with an addition at servers that are no homes.
 	adapter float64
 }
 
@@ -124,7 +122,7 @@ func readWeight(s *endpoint.State) float64 {
 }
 
 // hinted returns the rate of a server with few samples: a weighted mean of the assumed and the
-// sampled rate. A single slow request, as after the server's start, must have little weight.
+// sampled rate. A single slow request, as after the server's start, has little weight.
 func hinted(assumed float64, s *endpoint.State) float64 {
 	if s.Hint <= 0 {
 		return assumed
@@ -157,8 +155,7 @@ func (l *load) of(r *Request, s *endpoint.State, c *Candidate) (p parts) {
 	}
 	p.inFlight = PerRequest * float64(s.InFlight)
 	p.backlog = s.Backlog(c.Rate)
-	// c.measure is false while requests queue at the server, because their wait would make the
-	// server look slow.
+	// Requests that queue at the server do not measure: their wait would make the server look slow.
 	known := r.Responses && c.Endpoint.FirstEventIsEarly()
 	c.early = r.Stream && (known || s.Early)
 	c.measure = r.Stream && !known && r.Tokens > 0 && s.OthersQueue*prompt <= c.uncached && (s.Queue == 0 || !s.Fresh)
@@ -174,13 +171,13 @@ func (l *load) of(r *Request, s *endpoint.State, c *Candidate) (p parts) {
 	p.adapter = l.adapters.cost(r.Model, s, c)
 	c.ahead = p.backlog + s.OthersQueue*prompt*perToken + p.adapter
 	if c.loads {
-		p.adapter += c.away // not in c.ahead: away is a preference, no predicted wait
+		p.adapter += c.away // not in c.ahead: away is a preference, not a predicted wait
 	}
 	return p
 }
 
-// sendBack lowers the cost of a prompt at its former home, the last server that cached it: there,
-// the prompt's former tokens, or a part of them, cost no evictions. c[i].Cached must be set.
+// sendBack lowers the cost of a prompt at its former home, the last server that cached it: the
+// prompt's former tokens, or a part of them, cost no evictions there. c[i].Cached must be set.
 func (l *load) sendBack(prefixes *prefix.Index, chain prefix.Chain, c []Candidate, scratch *Scratch) {
 	if l.evicts.Load() == 0 {
 		return

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// Endpoints that a narrower excludes remain in the pick, after all others, so no pick ends without
-// an endpoint.
+// Endpoints that a narrower excludes come after all others in the pick. So no pick ends without an
+// endpoint.
 
 // narrower sets Candidate.out for the candidates to avoid. draw is uniformly distributed.
 type narrower interface {
@@ -36,8 +36,8 @@ type named struct {
 }
 
 // narrow moves the candidates that all narrowers keep to the front, and returns their number. It
-// skips a narrower that would keep none. Each narrower also excludes suspect candidates, unless all
-// candidates are suspect.
+// skips a narrower that would keep none. Narrowers also exclude suspect candidates, except if all
+// are suspect.
 func (p *plugins) narrow(v view, by func(lot uint32, name string)) int {
 	kept := len(v.c)
 	for i := range p.narrowers {
@@ -75,7 +75,7 @@ func uniformPart(draw uint64) float64 { return float64(draw>>11) / (1 << 53) }
 
 func (v *view) cachedPart(i int) float64 {
 	blocks := len(v.r.Chain)
-	if blocks == 0 { // the prompt is short, or only its token IDs are known
+	if blocks == 0 { // a short prompt, or one with only its token IDs known
 		blocks = len(v.r.Exact.Ends)
 	}
 	if blocks == 0 {
@@ -85,7 +85,7 @@ func (v *view) cachedPart(i int) float64 {
 }
 
 // prefixAffinity implements llm-d's prefix-cache-affinity-filter: it keeps the endpoints that have
-// most of the prompt cached, unless their first token would come much later than at the others.
+// most of the prompt cached, except if their first token would come much later than elsewhere.
 type prefixAffinity struct {
 	*endpointpicker.PrefixAffinity
 }
@@ -94,7 +94,7 @@ func (p prefixAffinity) narrow(v view, draw uint64) {
 	if p.AffinityThreshold <= 0 || uniformPart(draw) < p.ExplorationProbability {
 		return
 	}
-	var best [2]float64 // least ms to the first token: of the kept endpoints, and of the others
+	var best [2]float64 // least ms to the first token: at kept endpoints, and at others
 	var count [2]int
 	for i := range v.c {
 		side := 0
@@ -130,8 +130,7 @@ func (sessionPin) narrow(v view, _ uint64) {
 }
 
 // headroomTier implements llm-d's slo-headroom-tier-filter: it keeps the endpoints that are
-// predicted to meet the request's objective. For a few random requests, it keeps the other
-// endpoints instead.
+// predicted to meet the request's objective, or the other endpoints for a few random requests.
 type headroomTier struct {
 	*endpointpicker.HeadroomTier
 }
@@ -167,9 +166,9 @@ func (p contextLength) narrow(v view, _ uint64) {
 	}
 }
 
-// add implements pluginScorer. An endpoint whose range contains the prompt's length scores from 0.3
-// to 1: more if the range is narrower, and if it leaves more room above the prompt. The other
-// endpoints score at most 0.3: less if the range is farther away.
+// add implements pluginScorer. An endpoint whose range contains the prompt's length scores 0.3 to
+// 1: more for a narrower range, and for more room above the prompt. Other endpoints score at most
+// 0.3: less if the range is farther away.
 func (p contextLength) add(v view, weight float64) {
 	const outside = 0.3
 	for i := range v.c {
@@ -215,7 +214,7 @@ func meets(limits *endpointpicker.UtilizationLimits, s *endpoint.State) bool {
 	return true
 }
 
-// preferred implements llm-d's utilization-filter with fallbackOnEmpty: if no endpoint is within
+// preferred implements llm-d's utilization-filter with fallbackOnEmpty: without an endpoint within
 // the limits, it keeps all.
 type preferred struct {
 	*endpointpicker.UtilizationLimits

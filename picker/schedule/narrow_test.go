@@ -38,8 +38,8 @@ func chainOf(n int) prefix.Chain {
 	return chain
 }
 
-// The endpoint that has cached the prompt comes first, even if another endpoint has a higher score,
-// unless its first token would come much later. The other endpoints follow, for retries.
+// The endpoint that has cached the prompt comes first, even before a higher score, but not if its
+// first token would come much later. The other endpoints follow, for retries.
 func TestPlugins_PrefixAffinityKeepsTheEndpointThatHasThePrompt(t *testing.T) {
 	prefixes := prefix.New(prefix.Config{})
 	list := labeled(prefixes, nil, nil, nil)

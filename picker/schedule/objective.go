@@ -6,12 +6,12 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// Objective is the latency that a request asks for, in seconds: TTFT to the first token, and TPOT
-// between two tokens; 0 means no objective.
+// Objective is the latency that a request asks for, in seconds; 0 means no objective. TTFT is the
+// time to the first token, and TPOT the time between two tokens.
 type Objective struct{ TTFT, TPOT float64 }
 
-// tokenBytes is the size of an event with one token in a stream of OpenAI's API, in bytes, without
-// the model's name.
+// tokenBytes is the size of a stream event with one token in OpenAI's API, in bytes, without the
+// model's name.
 const tokenBytes = 210
 
 const (
@@ -60,10 +60,9 @@ func (s *Strategy) late(r *Request, c *Candidate) bool {
 	return r.Criticality == Sheddable && (s.load != nil && c.misses || s.after > 0 && c.TTFT > s.after)
 }
 
-// relearn looks for a candidate with outdated predictions, for a request that would be shed. If
-// there is one, relearn moves it to the front, and the request measures its speed again. In
-// strategies without predicted costs, only the first candidate counts, because they have already
-// chosen it.
+// relearn moves a candidate with outdated predictions to the front, for a request that would be
+// shed. The request then measures the candidate's speed again. Strategies without predicted costs
+// have already chosen the first candidate, so only this one counts.
 func (s *Strategy) relearn(r *Request, now time.Time, ranked []Candidate, scratch *Scratch) bool {
 	all, at, found := ranked[:1], endpoint.At(now), -1
 	if s.load != nil {
@@ -88,8 +87,7 @@ func (s *Strategy) relearn(r *Request, now time.Time, ranked []Candidate, scratc
 	return true
 }
 
-// inReach is the shortest plausible latency of a server, divided by the latency that is assumed
-// before any is learned.
+// inReach is a server's shortest plausible latency, divided by the initially assumed latency.
 const inReach = 0.1
 
 // outdated reports whether a request that would be shed should measure this candidate's speed
@@ -123,7 +121,7 @@ func missed(o Objective, c *Candidate) (all []Excess) {
 }
 
 func (s *Strategy) predict(r *Request, state *endpoint.State, c *Candidate) {
-	if s.load == nil { // otherwise the scorer has already set c.ahead, c.uncached and c.Rate
+	if s.load == nil { // the scorer "load" sets c.ahead, c.uncached and c.Rate itself
 		s.foresees.of(r, state, c)
 	}
 	c.predict(r, state)

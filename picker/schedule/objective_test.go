@@ -21,7 +21,7 @@ func slow(list []endpoint.Endpoint, each time.Duration) {
 	}
 }
 
-// The first token waits until the server has loaded the adapter.
+// The time to load an adapter counts in the time to the first token.
 func TestSLO_LoadingAnAdapterCountsAsTime(t *testing.T) {
 	list := endpoints(t, server{}, server{})
 	list[0].BeginScrape().Succeed(endpoint.Reading{Adapters: &endpoint.Adapters{Max: 2}}, epoch)
@@ -42,7 +42,7 @@ func TestSLO_EndpointsThatMissItComeLast(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		r     Request
-		first int // -1: shed
+		first int // -1 means shed
 	}{
 		{"nothing is asked for", Request{Tokens: 400}, 0},
 		{"tokens in time", Request{Tokens: 400, Objective: Objective{TPOT: 0.05}}, 1},
@@ -147,7 +147,7 @@ func TestExceeded_NamesTheLimitAndTheValueOverIt(t *testing.T) {
 	}
 }
 
-// With every strategy, a sheddable request is shed by the prediction for the chosen endpoint.
+// With every strategy, the prediction for the chosen endpoint decides about a sheddable request.
 func TestSLO_ShedAfter(t *testing.T) {
 	for _, name := range Names() {
 		// 8,000 tokens at each server take 2 s.

@@ -42,7 +42,7 @@ var pluginScorers = map[string]func(endpointpicker.Instance) pluginScorer{
 	},
 }
 
-// pluginFilters decide about each endpoint alone. pluginNarrowers see all candidates.
+// pluginFilters decide about each endpoint alone; pluginNarrowers see all candidates.
 var pluginFilters = map[string]func(endpointpicker.Instance) func(*endpoint.Endpoint, *endpoint.State) bool{
 	endpointpicker.LabelSelectorFilter: labelSelector,
 	endpointpicker.DecodeFilter:        role,
@@ -60,9 +60,9 @@ var choices = map[string]choice{
 	endpointpicker.PowerOfTwoPicker:     powerOfTwo,
 }
 
-// pluginScorer scores the candidates of a pick with the formulas of llm-d's router.
+// pluginScorer scores candidates with the formulas of llm-d's router.
 type pluginScorer interface {
-	// add multiplies each candidate's score (0 to 1) by weight, and adds the product to its Score.
+	// add adds each candidate's score (0 to 1), times weight, to its Score.
 	add(v view, weight float64)
 }
 
@@ -190,10 +190,9 @@ func (p *plugins) explain(r *Request, _ []endpoint.Endpoint, c []Candidate, stat
 type view struct {
 	r      *Request
 	c      []Candidate
-	states []endpoint.State // one for each endpoint, by lot
-	// paged means that at least half of the candidates have fresh metrics. Scorers then give a
-	// candidate with stale metrics the worst of the fresh values. If paged is false, scorers ignore
-	// metrics.
+	states []endpoint.State // by Candidate.lot
+	// paged means that at least half of the candidates have fresh metrics. A candidate with stale
+	// metrics then gets the worst of the fresh values. If paged is false, scorers ignore metrics.
 	paged bool
 }
 

@@ -210,8 +210,8 @@ func TestPlugins_ChoicesFollowScores(t *testing.T) {
 		{"random-picker", []int{0, 1, 4}, []int{33, 33, 33}},
 		{"weighted-random-picker", []int{2, 1, 4}, []int{40, 60, 0}},  // scores 0.5 and 0.75
 		{"weighted-random-picker", []int{4, 4, 4}, []int{33, 33, 33}}, // all scores 0
-		{"power-of-two-picker", []int{0, 1, 4}, []int{67, 33, 0}},     // the best of 2 of the 3 pairs
-		// The best of 3, 2 and 1 of the 6 pairs.
+		{"power-of-two-picker", []int{0, 1, 4}, []int{67, 33, 0}},     // best in 2, 1 or 0 of the 3 pairs
+		// Each endpoint is the best in 3, 2, 1 or 0 of the 6 pairs.
 		{"power-of-two-picker", []int{1, 2, 3, 4}, []int{50, 33, 17, 0}},
 		// The scores are 1, 0.5, 0.25 and 0.
 		{"weighted-random-picker", []int{0, 2, 3, 4}, []int{57, 29, 14, 0}},
@@ -284,8 +284,8 @@ func TestPlugins_LabelSelectorFilters(t *testing.T) {
 	}
 }
 
-// A prompt counts as cached from its pick on, so requests with one prefix go to one server until
-// this server has more load than others.
+// A prompt counts as cached from its pick on. So requests with one prefix go to one server until
+// other servers have less load.
 func TestPlugins_PrefixAndTokensInFlightAreCounted(t *testing.T) {
 	prefixes := prefix.New(prefix.Config{})
 	registry := endpoint.NewRegistry(endpoint.Config{Jitter: func() float64 { return 0.5 }, Prefixes: prefixes})
@@ -314,9 +314,9 @@ schedulingProfiles: [{plugins: [{pluginRef: prefix-cache-scorer}, {pluginRef: to
 		prefixes.Add(c[0].Endpoint.Load().Prefixes(), chain)
 		got = append(got, int(number(&c[0])))
 	}
-	// A server without the prefix scores 3 (1 - 1500/4000) = 1.875. One that has it scores 1 + 3 (1
-	// - (1500+988)/4000) = 2.13 with one request in flight, and 1 + 3 (1 - (1500+988+988)/4000) =
-	// 1.39 with two.
+	// A server without the prefix scores 3 (1 - 1500/4000) = 1.875. With the prefix, it scores 1 +
+	// 3 (1 - (1500+988)/4000) = 2.13 with one request in flight, and 1 + 3 (1 -
+	// (1500+988+988)/4000) = 1.39 with two.
 	for i := 0; i < len(got); i += 2 {
 		if got[i] != got[i+1] || slices.Contains(got[:i], got[i]) {
 			t.Errorf("picks %v: want two for each server, one after the other", got)

@@ -14,13 +14,13 @@ import (
 // the first 16 hex digits of MD5("E:0"), MD5("E:1") and so on.
 type ring struct {
 	nodes  int
-	texts  []string // the endpoints' addresses
+	texts  []string
 	points []point
 }
 
 type point struct {
 	at       uint64
-	endpoint uint32 // index into texts, and into the ring's list
+	endpoint uint32 // index into texts
 }
 
 func hash64(text []byte) uint64 {
@@ -28,7 +28,7 @@ func hash64(text []byte) uint64 {
 	return binary.BigEndian.Uint64(sum[:8])
 }
 
-// maxPoints bounds the virtual nodes of a ring. With very many endpoints, each has fewer of them.
+// maxPoints bounds a ring's virtual nodes. With very many endpoints, each has fewer.
 const maxPoints = 1 << 20
 
 func newRing(nodes int, list []endpoint.Endpoint, old *ring) *ring {
@@ -85,7 +85,7 @@ func (r *ring) successor(key uint64) int {
 		if p.at < key {
 			return -1
 		}
-		return 1 // of several equal points, the first one counts
+		return 1 // of equal points, the first counts
 	})
 	if i == len(r.points) {
 		return 0

@@ -6,7 +6,7 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// The positions and owners come from Python's hashlib and bisect_left.
+// The positions and owners are from Python's hashlib and bisect_left.
 func TestCHWBL_GoldenRing(t *testing.T) {
 	list := []endpoint.Endpoint{{Text: "10.0.0.1:8000"}, {Text: "10.0.0.2:8000"}, {Text: "10.0.0.3:8000"},
 		{Text: "[fd00::1]:8000"}}

@@ -14,8 +14,8 @@ import (
 type server struct {
 	queue, running int // on the server's page
 	kv             float64
-	// inFlight counts the requests of this process that the server's page does not show. Each has a
-	// prompt of 500 tokens.
+	// inFlight counts this process's requests, with prompts of 500 tokens, that the page does not
+	// show.
 	inFlight int
 	stale    bool
 	draining bool
@@ -128,8 +128,8 @@ func TestStrategy_LoadSpreadsBetweenTwoSamples(t *testing.T) {
 	}
 }
 
-// A request prefers a server that has its adapter, unless the wait there is too long. A server
-// counts as having the adapter from the pick on, even after the request's end.
+// A request prefers a server that has its adapter, but not if the wait there is too long. A server
+// has the adapter from the pick on, even after the request's end.
 func TestAdapter_ServerThatHasItIsPreferred(t *testing.T) {
 	list := endpoints(t, server{}, server{}, server{})
 	page := func(i int, running ...string) {
@@ -188,8 +188,8 @@ func TestAdapter_ServerThatHasItIsPreferred(t *testing.T) {
 	}
 }
 
-// Once its page shows that a server has one slot, it counts as having only the last loaded adapter,
-// even if earlier picks assumed more slots.
+// After its page has shown one slot, a server counts as having only the last loaded adapter, even
+// if earlier picks assumed more slots.
 func TestAdapter_OneSlotHoldsTheLastOne(t *testing.T) {
 	list := endpoints(t, server{}, server{})
 	s, leases := strategy(t, Options{}), endpoint.NewLeases("me", time.Hour)
@@ -271,7 +271,7 @@ func TestTrial_SuspectServerGetsSingleRequests(t *testing.T) {
 		name  string
 		stale bool
 		fail  func(*endpoint.Endpoint)
-		wait  time.Duration // time until the first trial
+		wait  time.Duration // until the first trial
 	}{
 		{"stale", true, func(*endpoint.Endpoint) {}, 0},
 		{"failing", false, failing, time.Second},
@@ -282,8 +282,8 @@ func TestTrial_SuspectServerGetsSingleRequests(t *testing.T) {
 			s, leases, suspected := strategy(t, Options{}), endpoint.NewLeases("me", time.Hour), &list[2]
 			tt.fail(suspected)
 			now := epoch
-			// pick sends n requests. It returns the suspect server's lease, if there is one, and
-			// the number of such picks.
+			// pick sends n requests. It returns the suspect server's lease, or nil, and the number
+			// of such picks.
 			pick := func(n int) (lease *endpoint.Lease, picks int) {
 				for range n {
 					r := Request{Tokens: 1000}
@@ -405,7 +405,7 @@ func TestStrategy_DescribeShowsFiltersAndCostsInSeconds(t *testing.T) {
 		}
 		return len(got) == len(want)
 	}
-	// The mean prompt, which stands for each waiting request, has 500 tokens.
+	// The mean prompt, which counts for each waiting request, has 500 tokens.
 	if want := map[string]float64{"prompt": 2, "evicted": 0, "backlog": 0, "in-flight": 0, "others": .6, "kv-cache": 1,
 		"adapter": 0}; !near(v[0].Costs, want) {
 		t.Errorf("%v, want %v", v[0].Costs, want)
@@ -429,8 +429,8 @@ func TestStrategy_DescribeShowsFiltersAndCostsInSeconds(t *testing.T) {
 }
 
 // Reading a long prompt delays the responses that run at a server, so a long prompt goes to a
-// server with fewer of them. This cost has a bound, so that it does not outweigh the queue of a
-// server that runs as many requests as it can.
+// server with fewer of them. This cost is bounded: it must not outweigh the queue of a server that
+// runs as many requests as it can.
 func TestStrategy_LongPromptGoesWhereFewResponsesRun(t *testing.T) {
 	list := endpoints(t, server{running: 10}, server{queue: 3})
 	s := strategy(t, Options{})

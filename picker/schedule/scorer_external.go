@@ -6,8 +6,7 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// external implements external-scorer: the score that another process gave the endpoint
-// (Request.External), or 0.
+// external implements external-scorer: another process's score (Request.External), or 0.
 type external struct{ number int }
 
 func (e external) add(v view, weight float64) {
@@ -23,8 +22,7 @@ func (e external) add(v view, weight float64) {
 }
 
 // Candidates calls f with the endpoints among which Rank would choose, and with a function that
-// returns an endpoint's state. Candidate.Cached is set. Both arguments are valid only during the
-// call of f.
+// returns an endpoint's state. Candidate.Cached is set. f must not keep the arguments.
 func (s *Strategy) Candidates(r *Request, now time.Time, list []endpoint.Endpoint,
 	allowed func(*endpoint.Endpoint) bool, scratch *Scratch,
 	f func([]Candidate, func(*endpoint.Endpoint) *endpoint.State)) {
@@ -37,6 +35,5 @@ func (s *Strategy) Candidates(r *Request, now time.Time, list []endpoint.Endpoin
 	})
 }
 
-// Place returns the candidate's index in the list of endpoints that was passed to Rank, Preview or
-// Candidates.
+// Place returns the candidate's index in the list that Rank, Preview or Candidates got.
 func (c *Candidate) Place() int { return int(c.lot) }

@@ -7,10 +7,9 @@ import (
 )
 
 // latency implements llm-d's latency-scorer. It groups the endpoints by whether they are predicted
-// to meet the request's objective. Only the endpoints of the best group (meetsBoth is best) get a
-// score. The endpoint closest to the objective scores 1. Headroom is the objective minus the
-// prediction: if HeadroomSelectionStrategy is "most" and the group meets the objective, the
-// endpoint with the most headroom scores 1 instead.
+// to meet the request's objective. Only the best group (lowest constant below) gets scores. The
+// endpoint closest to the objective scores 1. If HeadroomSelectionStrategy is "most" and the group
+// meets the objective, the endpoint with the most headroom (objective minus prediction) scores 1.
 type latency struct {
 	*endpointpicker.Latency
 }
@@ -100,8 +99,8 @@ func (s *span) part(headroom float64) float64 {
 const idleKV = 0.02
 
 // denies reports whether an admitter of the profile rejects a sheddable request.
-// latency-slo-admitter rejects it if no candidate is idle or predicted to meet the objective.
-// probabilistic-admitter rejects it with a probability that grows with the pool's saturation.
+// latency-slo-admitter does so if no candidate is idle or predicted to meet the objective, and
+// probabilistic-admitter with a probability that grows with the pool's saturation.
 func (p *plugins) denies(v view) bool {
 	if v.r.Criticality != Sheddable {
 		return false

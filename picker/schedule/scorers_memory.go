@@ -13,15 +13,15 @@ type noter interface {
 	note(r *Request, c *Candidate)
 }
 
-// noHitLRU implements llm-d's no-hit-lru-scorer. For a prompt that no endpoint has cached, the
-// endpoint whose last such prompt is the oldest scores 1, and the one with the newest 0. For other
-// prompts, all endpoints score 0.5.
+// noHitLRU implements llm-d's no-hit-lru-scorer. For a prompt that no endpoint has cached, it
+// scores 1 for the endpoint whose last such prompt is the oldest, down to 0 for the newest. For
+// other prompts, all endpoints score 0.5.
 type noHitLRU struct {
 	size int
 
 	mu    sync.Mutex
 	turn  uint64
-	turns map[netip.AddrPort]uint64 // turn of each endpoint's last prompt
+	turns map[netip.AddrPort]uint64 // turn of the last prompt
 }
 
 func newNoHitLRU(p endpointpicker.Instance) pluginScorer {
@@ -37,7 +37,7 @@ func (n *noHitLRU) add(v view, weight float64) {
 			return
 		}
 	}
-	turns := make([]uint64, len(v.c)) // 0 for an endpoint that never got an uncached prompt
+	turns := make([]uint64, len(v.c)) // 0 for an endpoint without such a prompt
 	n.mu.Lock()
 	for i := range v.c {
 		turns[i] = n.turns[v.c[i].Endpoint.Addr]
@@ -70,15 +70,14 @@ func (n *noHitLRU) note(_ *Request, c *Candidate) {
 	n.turns[at] = n.turn
 }
 
-// maxMedia bounds the entries of a mediaCache, for all endpoints together.
 const maxMedia = 1 << 16
 
-// mediaCache implements llm-d's mm-embeddings-cache-scorer: an endpoint's score is the part of the
-// request's media that the endpoint got before.
+// mediaCache implements llm-d's mm-embeddings-cache-scorer: the score is the part of the request's
+// media that the endpoint has received before.
 type mediaCache struct {
 	mu    sync.Mutex
 	known map[mediaAt]*list.Element
-	order list.List // elements are of type mediaAt, the last used first
+	order list.List // elements are of type mediaAt, last used first
 }
 
 type mediaAt struct {
@@ -123,8 +122,8 @@ func (m *mediaCache) note(r *Request, c *Candidate) {
 	}
 }
 
-// headerLabel implements llm-d's header-label-affinity-scorer: an endpoint scores 1 if its label
-// LabelKey equals the request's header HeaderName, otherwise 0.
+// headerLabel implements llm-d's header-label-affinity-scorer: the score is 1 if the endpoint's
+// label LabelKey equals the request's header HeaderName, else 0.
 type headerLabel struct {
 	*endpointpicker.HeaderLabel
 }

@@ -9,8 +9,8 @@ func waiting(s *endpoint.State) float64 { return s.Queue }
 func running(s *endpoint.State) float64 { return s.Running }
 func kvUse(s *endpoint.State) float64   { return s.KV }
 
-// fewer implements llm-d's queue-scorer and running-requests-size-scorer: the endpoint with the
-// fewest requests scores 1, the one with the most 0, and the others in proportion.
+// fewer implements llm-d's queue-scorer and running-requests-size-scorer: the fewest requests score
+// 1, the most 0, and others in proportion.
 type fewer struct {
 	value func(*endpoint.State) float64
 }
@@ -26,8 +26,8 @@ func (f fewer) add(v view, weight float64) {
 	}
 }
 
-// kvCache implements llm-d's kv-cache-utilization-scorer: an endpoint's score is the free part of
-// its KV cache.
+// kvCache implements llm-d's kv-cache-utilization-scorer: the score is the free part of the KV
+// cache.
 type kvCache struct{}
 
 func (kvCache) add(v view, weight float64) {
@@ -41,8 +41,8 @@ func (kvCache) add(v view, weight float64) {
 	}
 }
 
-// loadAware implements llm-d's load-aware-scorer: an endpoint without waiting requests scores 0.5,
-// decreasing to 0 at Threshold waiting requests.
+// loadAware implements llm-d's load-aware-scorer: 0.5 without waiting requests, decreasing to 0 at
+// Threshold waiting requests.
 type loadAware struct{ *endpointpicker.LoadAware }
 
 func (l loadAware) add(v view, weight float64) {
@@ -56,8 +56,8 @@ func (l loadAware) add(v view, weight float64) {
 	}
 }
 
-// loraAffinity implements llm-d's lora-affinity-scorer: an endpoint scores 1 if it runs requests
-// for the adapter, 0.8 if it has a free slot, 0.6 if requests for the adapter wait, otherwise 0.
+// loraAffinity implements llm-d's lora-affinity-scorer: 1 if requests for the adapter run, 0.8 if
+// an adapter slot is free, 0.6 if requests for the adapter wait, else 0.
 type loraAffinity struct{}
 
 func (loraAffinity) add(v view, weight float64) {

@@ -2,9 +2,9 @@ package schedule
 
 import "github.com/penstock-project/penstock/manifests/endpointpicker"
 
-// activeRequest implements llm-d's active-request-scorer: an endpoint with up to IdleThreshold
-// requests in flight scores 1. With more requests n, it scores MaxBusyScore x (most - n) / most,
-// where most is the candidates' maximum of n.
+// activeRequest implements llm-d's active-request-scorer: 1 for up to IdleThreshold requests in
+// flight. For more requests n, the score is MaxBusyScore x (most - n) / most, where most is the
+// candidates' maximum of n.
 type activeRequest struct{ *endpointpicker.ActiveRequest }
 
 func (a activeRequest) add(v view, weight float64) {
@@ -21,9 +21,9 @@ func (a activeRequest) add(v view, weight float64) {
 	}
 }
 
-// tokenLoad implements llm-d's token-load-scorer: an endpoint scores 1 with 0 tokens to read,
-// decreasing to 0 at QueueThresholdTokens. The tokens to read are the uncached tokens of this
-// prompt and of the endpoint's requests that wait for their first token.
+// tokenLoad implements llm-d's token-load-scorer: 1 for no tokens to read, decreasing to 0 at
+// QueueThresholdTokens. The tokens to read are the uncached tokens of this prompt and of requests
+// that wait for their first token.
 type tokenLoad struct{ *endpointpicker.TokenLoad }
 
 func (t tokenLoad) add(v view, weight float64) {
@@ -47,9 +47,9 @@ func (sessionAffinity) add(v view, weight float64) {
 	}
 }
 
-// prefixCache implements llm-d's prefix-cache-scorer: an endpoint's score is the cached part of the
-// prompt's whole blocks. MatchLengthWeight is the weight of a second score: the square of cached
-// tokens / MatchLengthScaleTokens.
+// prefixCache implements llm-d's prefix-cache-scorer: the score is the cached part of the prompt's
+// whole blocks. A second score, of weight MatchLengthWeight, is the square of cached tokens /
+// MatchLengthScaleTokens.
 type prefixCache struct{ *endpointpicker.PrefixCache }
 
 func (p prefixCache) add(v view, weight float64) {

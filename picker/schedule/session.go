@@ -9,7 +9,7 @@ import (
 
 // Session identifies a request's session. The zero value means no session.
 type Session struct {
-	ID uint64         // hash of the client's ID; 0 if there is no ID
+	ID uint64         // hash of the client's ID; 0 without an ID
 	At netip.AddrPort // the session's endpoint; zero if unknown
 	By uint16         // how the request names its session, for the caller's records
 }
@@ -18,9 +18,9 @@ type Session struct {
 func SessionID(id []byte) uint64 { return max(1, hash64(id)) }
 
 // session is the strategy "session", which keeps a session's requests at one endpoint. A new
-// session gets the endpoint of its ID on the ring of the strategy "chwbl", so all pickers choose
-// the same one. A request without an ID gets the endpoint with the fewest requests in flight. If a
-// session's endpoint accepts no requests, the session counts as new.
+// session gets the endpoint of its ID on the ring of the strategy "chwbl", the same in all pickers.
+// A request without an ID gets the endpoint with the fewest requests in flight. If a session's
+// endpoint accepts no requests, the session counts as new.
 type session struct {
 	rings  rings
 	random func() uint64
@@ -36,7 +36,7 @@ func (s *session) choose(r *Request, list []endpoint.Endpoint, c []Candidate, st
 	n int) []Candidate {
 	key := r.Session.ID
 	if i, found := s.sticky(r, list, c); found {
-		if key == 0 { // without an ID, retries go to the endpoints after this one on the ring
+		if key == 0 { // without an ID, retries follow the ring from this endpoint
 			var text [64]byte
 			key = hash64(append(text[:0], c[i].Endpoint.Text...))
 		}

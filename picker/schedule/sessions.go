@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// maxSessions bounds a pool's Sessions, at about 200 bytes each. A further session replaces the
+// maxSessions bounds a pool's Sessions, of about 200 bytes each. A further session replaces the
 // least recently used one.
 const maxSessions = 1 << 16
 
-// Sessions maps a pool's sessions to their endpoints or, for an import, to their clusters.
+// Sessions maps a pool's sessions to endpoints or, for an import, to clusters.
 type Sessions[At comparable] struct {
 	mu    sync.Mutex
 	known map[uint64]*list.Element
-	order list.List // elements are of type *kept[At], the last used first
+	order list.List // elements are of type *kept[At], last used first
 }
 
 type kept[At comparable] struct {
@@ -24,11 +24,10 @@ type kept[At comparable] struct {
 	shared time.Time // when Keep last returned true; zero if another process reported the session
 }
 
-// renewals is how many times a session in use is published within its time to live.
+// renewals is how often a session in use is published within its time to live.
 const renewals = 4
 
-// Find returns the endpoint or cluster of a session that had a request within ttl, otherwise the
-// zero value.
+// Find returns the endpoint or cluster of a session that had a request within ttl, else zero.
 func (s *Sessions[At]) Find(id uint64, now time.Time, ttl time.Duration) (at At) {
 	if id == 0 {
 		return at
@@ -41,7 +40,7 @@ func (s *Sessions[At]) Find(id uint64, now time.Time, ttl time.Duration) (at At)
 	return at
 }
 
-// Keep records that a session's request goes to an endpoint or cluster. publish means that the
+// Keep records that a session's request goes to an endpoint or cluster. If publish is true, the
 // caller must publish the session to other processes: it is new, has moved, or was published long
 // ago.
 func (s *Sessions[At]) Keep(id uint64, at At, now time.Time, ttl time.Duration) (publish bool) {
@@ -60,8 +59,8 @@ func (s *Sessions[At]) Keep(id uint64, at At, now time.Time, ttl time.Duration) 
 	return next.shared.Equal(now)
 }
 
-// Learn records a session that another process published, unless this process has recorded a later
-// request of the session.
+// Learn records a session that another process published. It keeps this process's record if that
+// is newer.
 func (s *Sessions[At]) Learn(id uint64, at At, on, now time.Time, ttl time.Duration) {
 	if id == 0 || now.Sub(on) > ttl {
 		return
@@ -74,7 +73,7 @@ func (s *Sessions[At]) Learn(id uint64, at At, on, now time.Time, ttl time.Durat
 	s.put(kept[At]{id: id, at: at, on: on}, now, ttl)
 }
 
-// Each calls f for each session that has not expired, the last used first, until f returns false.
+// Each calls f for each unexpired session, last used first, until f returns false.
 func (s *Sessions[At]) Each(now time.Time, ttl time.Duration, f func(id uint64, at At, on time.Time) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +95,7 @@ func (s *Sessions[At]) put(next kept[At], now time.Time, ttl time.Duration) {
 		s.known = map[uint64]*list.Element{}
 	}
 	s.known[next.id] = s.order.PushFront(&next)
-	for range 2 { // drops at most two expired sessions, to keep each call short
+	for range 2 { // at most two expired sessions, to keep each call short
 		last := s.order.Back()
 		if old := last.Value.(*kept[At]); len(s.known) > maxSessions || now.Sub(old.on) > ttl {
 			s.order.Remove(last)
@@ -105,7 +104,7 @@ func (s *Sessions[At]) put(next kept[At], now time.Time, ttl time.Duration) {
 	}
 }
 
-// Len returns the number of sessions, including expired ones.
+// Len counts the sessions, including expired ones.
 func (s *Sessions[At]) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -45,8 +45,7 @@ func TestSilent_ServerGetsNoRequestsWithAnyStrategy(t *testing.T) {
 	}
 }
 
-// While all other servers are full, a silent server gets a few requests, because it may only seem
-// to be silent.
+// While all other servers are full, a silent server gets a few requests: it may only seem silent.
 func TestSilent_ServerGetsAFewRequestsWhileOthersAreFull(t *testing.T) {
 	list := endpoints(t, server{}, server{})
 	s, leases := strategy(t, Options{Full: Full{InFlight: 100}}), endpoint.NewLeases("me", time.Hour)

@@ -7,7 +7,6 @@ import (
 )
 
 var strategies = map[string]func(Options) *Strategy{
-	// "load" chooses the candidate with the least cost in seconds.
 	"load": func(Options) *Strategy {
 		return &Strategy{scorer: &load{}, trials: true}
 	},
@@ -20,7 +19,7 @@ var strategies = map[string]func(Options) *Strategy{
 	"random":        func(Options) *Strategy { return &Strategy{} },
 }
 
-// UsesMetrics reports whether the strategy of these options needs metrics pages.
+// UsesMetrics reports whether the strategy needs metrics pages.
 func UsesMetrics(o *Options) bool {
 	switch {
 	case o.Full.Queue > 0 || o.Full.KVCachePercent > 0 || o.ShedAfter > 0:
@@ -31,30 +30,29 @@ func UsesMetrics(o *Options) bool {
 	return o.Name == "" || o.Name == "load" || o.Name == "tree"
 }
 
-// UsesPrefixes reports whether the strategy of these options compares cached prompts.
+// UsesPrefixes reports whether the strategy compares cached prompts.
 func UsesPrefixes(o *Options) bool {
 	return o.Name == "" || o.Name == "load" || o.Name == Plugins && o.Profile != nil && o.Profile.Prompts
 }
 
-// UsesObjective reports whether the strategy of these options reads Request.Objective.
+// UsesObjective reports whether the strategy reads Request.Objective.
 func UsesObjective(o *Options) bool {
 	return o.Name == "" || o.Name == "load" || o.Name == Plugins && o.Profile != nil && o.Profile.Latency
 }
 
-// UsesCriticality reports whether the strategy of these options reads Request.Criticality.
+// UsesCriticality reports whether the strategy reads Request.Criticality.
 func UsesCriticality(o *Options) bool {
 	admits := o.Name == Plugins && o.Profile != nil && o.Profile.Admission != (endpointpicker.Admission{})
 	return o.Name == "tree" || o.ShedAfter > 0 || admits
 }
 
-// ShedsFull reports whether the strategy of these options sheds sheddable requests while no
-// endpoint has capacity.
+// ShedsFull reports whether the strategy sheds sheddable requests while no endpoint has capacity.
 func ShedsFull(o *Options) bool { return o.ShedFull && (o.Name == "" || o.Name == "load") }
 
 // UsesSpread reports whether a strategy reads Request.Spread.
 func UsesSpread(name string) bool { return name == "chwbl" }
 
-// UsesSessions reports whether the strategy of these options reads Request.Session.
+// UsesSessions reports whether the strategy reads Request.Session.
 func UsesSessions(o *Options) bool {
 	return o.Name == "session" || o.Name == Plugins && o.Profile != nil && o.Profile.Sessions
 }

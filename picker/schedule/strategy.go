@@ -13,24 +13,24 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// Full has thresholds. An endpoint that reaches one of them is full, and accepts no further
-// requests. 0 disables a threshold.
+// Full has thresholds; 0 disables one. An endpoint that reaches a threshold is full, and accepts
+// no further requests.
 type Full struct {
-	Queue          int32 // waiting requests
-	KVCachePercent int32 // KV cache usage, 1 to 100
+	Queue          int32
+	KVCachePercent int32 // 1 to 100
 	InFlight       int32 // requests in flight of all processes
 }
 
 // Options configure a Strategy.
 type Options struct {
-	Name    string // name in the table of strategies; "" means "load"
+	Name    string // "" means "load"
 	Full    Full
 	Hashing Hashing
 	// ShedAfter is the predicted time to the first token above which a sheddable request is shed; 0
-	// means never.
+	// means no limit.
 	ShedAfter time.Duration
-	// If ShedFull is set, the strategy "load" sheds a sheddable request if no endpoint has capacity
-	// by the thresholds of the strategy "tree".
+	// ShedFull makes the strategy "load" shed sheddable requests while no endpoint has capacity by
+	// the thresholds of the strategy "tree".
 	ShedFull bool
 	Random   func() uint64 // uniform; required
 	Profile  *endpointpicker.Profile
@@ -51,27 +51,26 @@ type Strategy struct {
 	filters   []filter
 	full      Full
 	scorer    scorer  // nil if all endpoints cost the same
-	load      *load   // scorer, if it is a *load
+	load      *load   // the scorer, if it is a *load
 	foresees  *load   // may be nil
-	after     float64 // Options.ShedAfter in seconds; 0 means never
+	after     float64 // Options.ShedAfter in seconds
 	shedsFull bool
 	trials    bool          // suspect endpoints get single requests
 	prefixes  *prefix.Index // may be nil
 	random    func() uint64
 	turn      *atomic.Uint64 // round-robin position; nil in other strategies
-	chooser   chooser        // replaces the scorer; nil in strategies that compare costs
+	chooser   chooser        // replaces the scorer; nil in strategies with costs
 	noters    []noter
-	// variants replace the strategy for requests that name them (Request.Profile).
+	// variants are strategies for requests that name them (Request.Profile).
 	variants map[string]*Strategy
 }
 
 type chooser interface {
-	// choose moves up to n candidates to the front of c, best first, and returns them. If it
-	// returns none, the request is shed. c is in the order of list. states has the state of each
-	// endpoint of list; Candidate.lot is its index.
+	// choose moves up to n candidates to the front of c, best first, and returns them. An empty
+	// result sheds the request. c is in the order of list. states has the state of each endpoint of
+	// list; Candidate.lot is its index.
 	choose(r *Request, list []endpoint.Endpoint, c []Candidate, states []endpoint.State, n int) []Candidate
-	// explain adds the chooser's evaluation to verdicts, which has an element for each endpoint of
-	// list. It may reorder c.
+	// explain adds the evaluation to verdicts, one for each endpoint of list. It may reorder c.
 	explain(r *Request, list []endpoint.Endpoint, c []Candidate, states []endpoint.State, verdicts []Verdict)
 }
 
@@ -93,25 +92,25 @@ type scorer interface {
 type Candidate struct {
 	Endpoint *endpoint.Endpoint
 	Cost     float64 // in seconds for the strategy "load", in requests for "least-request"
-	Score    float64 // weighted sum of scores, for the strategy "plugins"
-	Cached   int     // tokens of the prompt that the endpoint has cached
+	Score    float64 // weighted sum, for the strategy "plugins"
+	Cached   int     // cached tokens of the prompt
 	// TTFT and TPOT are the predicted times to the first token and between two tokens, in seconds;
-	// 0 if unknown. They are set for the first candidate, and for all candidates if the request has
-	// an Objective.
+	// 0 if unknown. They are set for the first candidate and, for a request with an Objective, for
+	// all.
 	TTFT, TPOT float64
-	// Trial means that the request tests a suspect endpoint; Relearn means that the request
-	// measures the endpoint's speed again.
+	// Trial means that the request tests a suspect endpoint, Relearn that it measures the
+	// endpoint's speed again.
 	Trial   bool
 	Relearn bool
-	// Rate is the known or assumed prefill rate, in tokens a second; 0 if the strategy does not
-	// compare prompts. RateFrom is the source of a known rate, "" for an assumed one.
+	// Rate is the known or assumed prefill rate, in tokens a second; 0 if the strategy ignores
+	// prompts. RateFrom is the source of a known rate, "" for an assumed one.
 	Rate     float64
 	RateFrom endpoint.RateSource
 	Drawn    bool // power-of-two-picker drew the endpoint for the first place
 
 	last     bool // suspect, so the last choice
 	out      bool
-	warm     bool // a candidate has a part of the prompt cached
+	warm     bool // any candidate has a part of the prompt cached
 	misses   bool
 	features endpoint.Features
 	measure  bool // the time to the first byte shows the server's rate
@@ -120,15 +119,15 @@ type Candidate struct {
 	lot      uint32
 	uncached float64
 	weight   float64 // factor on the time to read the uncached tokens
-	evicts   float64 // part of weight for evictions
-	returns  float64 // uncached tokens that cost no evictions, because the endpoint is the former home
+	evicts   float64 // the part of weight for evictions
+	returns  float64 // uncached tokens without evictions, because the endpoint is the former home
 	ahead    float64 // seconds to read the earlier prompts and to load the adapter
-	adapter  uint64  // hash of the request's adapter; 0 if it needs none
+	adapter  uint64  // hash of the request's adapter; 0 for none
 	slots    int
 	affinity uint64  // affinity of the adapter to the server
-	away     float64 // additional cost in seconds if the server is not a home of the adapter
+	away     float64 // additional seconds of cost if the server is no home of the adapter
 	loads    bool
-	crowded  bool // must load the adapter, and the page shows other adapters in all slots
+	crowded  bool // must load the adapter, while other adapters use all slots
 }
 
 // Suspect reports whether the endpoint is suspect, and therefore the last choice.
@@ -152,14 +151,14 @@ func (c *Candidate) Work(r *Request) endpoint.Work {
 // Scratch is working memory of Rank, for reuse.
 type Scratch struct {
 	candidates []Candidate
-	// Eligible is the number of allowed endpoints that passed all filters, full endpoints included.
+	// Eligible counts the allowed endpoints that passed all filters, including full endpoints.
 	Eligible int
 	fresh    int
-	// Shed means that the last Rank shed the request although some endpoints are not full.
+	// Shed means that the last Rank shed the request although an endpoint is not full.
 	Shed bool
-	Why  string // why the request was shed
-	// Passed is the endpoint that the request's key selects, if chwbl passed over it because of its
-	// requests in flight; otherwise nil.
+	Why  string
+	// Passed is the endpoint of the request's key, if chwbl passed over it because of its requests
+	// in flight, else nil.
 	Passed  *endpoint.Endpoint
 	excess  []Excess
 	full    fullBy
@@ -170,7 +169,7 @@ type Scratch struct {
 	states  []endpoint.State
 }
 
-// Names returns the names of all strategies, sorted.
+// Names returns the sorted names of all strategies.
 func Names() []string {
 	names := make([]string, 0, len(strategies))
 	for name := range strategies {
@@ -180,7 +179,7 @@ func Names() []string {
 	return names
 }
 
-// New returns the strategy that o names. For an unknown name, the error lists the known names.
+// New returns the strategy that o names. The error for an unknown name lists the known names.
 func New(o Options) (*Strategy, error) {
 	if o.Name == "" {
 		o.Name = "load"
@@ -239,12 +238,12 @@ func (s *Strategy) Name() string { return s.name }
 type Measure uint8
 
 const (
-	ByRule  Measure = iota // the strategy compares no figures
+	ByRule  Measure = iota // no figure
 	ByCost                 // Candidate.Cost
 	ByScore                // Candidate.Score
 )
 
-// Measure returns by which figure the strategy compares candidates.
+// Measure returns the figure by which the strategy compares candidates.
 func (s *Strategy) Measure() Measure {
 	if s.scorer != nil {
 		return ByCost
@@ -255,8 +254,7 @@ func (s *Strategy) Measure() Measure {
 	return ByRule
 }
 
-// Choice returns the type of llm-d's picker plugin in the strategy "plugins"; "" for other
-// strategies.
+// Choice returns the type of llm-d's picker plugin, "" for strategies other than "plugins".
 func (s *Strategy) Choice() string {
 	if p, ok := s.chooser.(*plugins); ok {
 		return p.kind
@@ -264,16 +262,15 @@ func (s *Strategy) Choice() string {
 	return ""
 }
 
-// Prepare computes the data that picks from list need. Call it before the first pick.
+// Prepare computes the data that picks from list need. Call Prepare before the first pick.
 func (s *Strategy) Prepare(list []endpoint.Endpoint) {
 	if p, ok := s.chooser.(preparer); ok && len(list) > 0 {
 		p.prepare(list)
 	}
 }
 
-// Rank returns up to n endpoints of list for a request, best first, by their states at the time
-// now. n must be at least 1. If allowed is not nil, Rank returns only endpoints for which it is
-// true. The result is valid until the next use of scratch.
+// Rank returns up to n (at least 1) endpoints of list for a request, best first, by their states at
+// the time now. A nil allowed allows all endpoints. The result is valid until scratch's next use.
 func (s *Strategy) Rank(r *Request, now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool,
 	n int, scratch *Scratch) []Candidate {
 	s = s.of(r)
@@ -351,7 +348,7 @@ func (s *Strategy) match(r *Request, c []Candidate, scratch *Scratch) {
 	if s.load != nil {
 		s.load.sendBack(s.prefixes, r.Chain, c, scratch)
 	}
-	clear(scratch.servers) // or scratch would keep removed servers in memory
+	clear(scratch.servers) // keeps no removed servers in memory
 }
 
 func (s *Strategy) candidates(r *Request, now time.Time, list []endpoint.Endpoint,
@@ -466,6 +463,6 @@ func inTurn(c []Candidate, turn uint64, n int) []Candidate {
 	return c[:min(n, len(c))]
 }
 
-// Candidates returns all endpoints that passed the filters of the last Rank or Preview. Ranked
-// endpoints come first.
+// Candidates returns all endpoints that passed the filters of the last Rank or Preview, ranked ones
+// first.
 func (s *Scratch) Candidates() []Candidate { return s.candidates }

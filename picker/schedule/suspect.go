@@ -7,9 +7,9 @@ import (
 )
 
 // An endpoint is suspect if its requests often fail, or if its metrics page is stale and no request
-// has succeeded since. A suspect endpoint is the last choice. It gets one request at a time as a
+// has succeeded since. A suspect endpoint is the last choice: it gets one request at a time as a
 // trial, until one succeeds. If less than half of a pool's endpoints have fresh pages, stale pages
-// make no endpoint suspect: otherwise the few others would get all requests.
+// make no endpoint suspect, so that the few others do not get all requests.
 
 type doubt uint8
 
@@ -18,7 +18,7 @@ const (
 	stale
 	trialDue
 	silent
-	given // the silent endpoint has got endpoint.MaxGiven requests
+	given // the silent endpoint has received endpoint.MaxGiven requests
 )
 
 func doubts(s *endpoint.State) (d doubt) {
@@ -45,14 +45,14 @@ type Suspicion string
 const (
 	Silent  Suspicion = "silent" // the server sends no tokens
 	Failing Suspicion = "failing"
-	Stale   Suspicion = "stale" // the metrics page is stale, and no request has succeeded since
+	Stale   Suspicion = "stale" // stale metrics page, and no request has succeeded since
 )
 
-// Suspicions lists all reasons.
+// Suspicions lists all suspicions.
 var Suspicions = []Suspicion{Silent, Failing, Stale}
 
-// Suspects returns why each endpoint of list is suspect at now, in the order of list. Strategies
-// without trials suspect only silent endpoints.
+// Suspects returns the suspicion of each endpoint of list at now, in order. Strategies without
+// trials suspect only silent endpoints.
 func (s *Strategy) Suspects(now time.Time, list []endpoint.Endpoint) []Suspicion {
 	s = s.of(&Request{})
 	out, all := make([]Suspicion, len(list)), make([]doubt, len(list))
@@ -100,8 +100,8 @@ func decides(eligible, fresh int) doubt {
 
 const silence = "silent"
 
-// withoutSilent removes the silent endpoints from c, with three exceptions. A silent endpoint whose
-// trial is due stays. While all other endpoints are full, a silent endpoint stays until it has got
+// withoutSilent removes the silent endpoints from c, with three exceptions. An endpoint whose trial
+// is due stays. While all other endpoints are full, a silent endpoint stays until it has received
 // endpoint.MaxGiven requests. If all endpoints of the pool are silent, all stay as last choices.
 func withoutSilent(c []Candidate, serving int) []Candidate {
 	free := false
@@ -134,9 +134,9 @@ func suspect(c []Candidate, eligible, fresh int) {
 }
 
 const (
-	// slowestRate is the lowest plausible prefill rate, in tokens a second.
+	// in tokens a second
 	slowestRate = 100
-	// mostUnknown bounds how much of slowest counts in the predicted time to a response's end.
+	// mostUnknown bounds the part of slowest in the predicted time to a response's end.
 	mostUnknown = 5 * time.Second
 )
 

@@ -13,8 +13,8 @@ const (
 
 const (
 	criticalQueue  = 50  // Critical requests prefer endpoints with fewer waiting requests
-	sheddableQueue = 5   // an endpoint with capacity has at most this many waiting requests
-	sheddableKV    = 0.8 // an endpoint with capacity has at most this KV cache usage
+	sheddableQueue = 5   // maximum of waiting requests at an endpoint with capacity
+	sheddableKV    = 0.8 // maximum of KV cache usage at an endpoint with capacity
 )
 
 const (
@@ -35,7 +35,7 @@ const (
 //	Sheddable:  the same, but no endpoint if capacity keeps none
 //
 // tree picks a random one of the remaining endpoints. For a retry, it runs again with the endpoints
-// that it has not picked so far.
+// that it has not yet picked.
 type tree struct{ random func() uint64 }
 
 func (t tree) choose(r *Request, _ []endpoint.Endpoint, c []Candidate, states []endpoint.State, n int) []Candidate {
@@ -61,13 +61,13 @@ type branch struct {
 	states  []endpoint.State
 	dropped func(*Candidate, string) // may be nil
 	// fresh counts the endpoints with fresh metrics pages. queue and kv are the worst values of
-	// these endpoints, which also count for endpoints with stale pages.
+	// these, which also count for endpoints with stale pages.
 	fresh     int
 	queue, kv float64
 }
 
-// walk moves the endpoints that the tree keeps to the front of c. It returns their number; 0 means
-// that the request is shed.
+// walk moves the endpoints that the tree keeps to the front of c, and returns their number; 0 sheds
+// the request.
 func walk(r *Request, c []Candidate, states []endpoint.State, dropped func(*Candidate, string)) int {
 	b := grow(c, states, dropped)
 	if r.Criticality == Critical {
@@ -139,8 +139,8 @@ func (b *branch) used(c *Candidate) float64 {
 	return b.kv
 }
 
-// keep drops the endpoints for which ok is false. If ok is false for all, keep drops none and
-// returns false.
+// keep drops the endpoints for which ok is false. If this would drop all, keep returns false
+// and drops none.
 func (b *branch) keep(step string, ok func(*Candidate) bool) bool {
 	kept := 0
 	for i := range b.c {
@@ -175,15 +175,15 @@ func (b *branch) lora(model string) {
 		b.keep(stepLoRA, func(c *Candidate) bool { return b.state(c).Adapters.Free() })
 }
 
-// leastQueue divides the range of the endpoints' queue lengths into as many equal parts as there
-// are endpoints, in integer arithmetic. It keeps the endpoints in the lowest part.
+// leastQueue divides the range of queue lengths into as many equal parts as there are endpoints, in
+// integer arithmetic. It keeps the endpoints in the lowest part.
 func (b *branch) leastQueue() {
 	low, high := b.bounds(b.waiting)
 	limit := int(low) + (int(high)-int(low))/max(len(b.c), 1)
 	b.keep(stepQueue, func(c *Candidate) bool { return int(b.waiting(c)) <= limit })
 }
 
-// leastKV does the same as leastQueue with KV cache usage, without rounding to integers.
+// leastKV does the same with KV cache usage, without integer rounding.
 func (b *branch) leastKV() {
 	low, high := b.bounds(b.used)
 	limit := low + (high-low)/float64(max(len(b.c), 1))

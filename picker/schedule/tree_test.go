@@ -54,7 +54,7 @@ func TestTree_ExamplesComeOutExactly(t *testing.T) {
 		pods          []pod
 		left, dropped string
 	}{
-		// Three examples of the tree's criticalities.
+		// An example of each criticality.
 		{"critical with an adapter", Request{Model: "x", Criticality: Critical},
 			[]pod{{queue: 10, kv: 0.3, adapters: has("x")}, {queue: 5, kv: 0.7},
 				{queue: 60, kv: 0.2, adapters: has("x")}},

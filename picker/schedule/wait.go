@@ -6,12 +6,11 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// Wait is how long a request from another cluster is predicted to wait at a pool with the strategy
-// "load".
+// Wait is the predicted wait of another cluster's request at a pool with the strategy "load".
 type Wait struct {
 	// Least is the lowest cost of a request without a prompt, in seconds.
 	Least float64
-	// Servers counts the endpoints that accept requests. If it is 0, Least and Rate are 0.
+	// Servers counts the endpoints that accept requests; if 0, so are Least and Rate.
 	Servers int
 	// Rate is the mean prefill rate of these Servers, in tokens a second.
 	Rate float64
@@ -19,12 +18,12 @@ type Wait struct {
 
 // Queued counts the requests that wait in the picker for a server of the pool.
 type Queued struct {
-	Requests, Tokens int // Tokens is the sum of the requests' prompts
+	Requests, Tokens int // Tokens is the sum of the prompts
 	Oldest           time.Duration
 }
 
-// Behind adds to w.Least the wait behind the requests that are queued in the picker: the time to
-// read their prompts, but at least as long as the oldest has already waited.
+// Behind adds to w.Least the wait behind requests queued in the picker: the time to read their
+// prompts, but at least the wait of the oldest so far.
 func (w *Wait) Behind(q Queued) {
 	if q.Requests == 0 {
 		return
@@ -37,8 +36,8 @@ func (w *Wait) Behind(q Queued) {
 	w.Least += max(work/float64(max(w.Servers, 1)), q.Oldest.Seconds())
 }
 
-// Wait predicts the wait at the endpoints of list, by their states at the time now. ok is false
-// unless the strategy is "load".
+// Wait predicts the wait at the endpoints of list, by their states at the time now. ok is true only
+// for the strategy "load".
 func (s *Strategy) Wait(now time.Time, list []endpoint.Endpoint) (w Wait, ok bool) {
 	if s.load == nil {
 		return w, false

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	method        = "/penstock.scoring.v1.Scorer/Score" // method in scoring.proto
+	method        = "/penstock.scoring.v1.Scorer/Score"
 	timeout       = 5 * time.Millisecond
 	maxCandidates = 1024
 	maxAnswer     = 64 << 10
@@ -79,7 +79,7 @@ func (c *Client) Close() {
 	}
 }
 
-// Score returns a score from 0 to 1 for each candidate of a Question; nil unless the Outcome is
+// Score returns a score from 0 to 1 for each candidate of a Question; nil for any Outcome but
 // Scored. If an address fails before the timeout, Score calls the next one.
 func (c *Client) Score(ctx context.Context, q *Question) ([]float64, Outcome, error) {
 	if q.candidates > maxCandidates {

@@ -6,15 +6,15 @@ import "time"
 // predict waits.
 type books struct {
 	servers  int
-	capacity int // assumed number of cached blocks per server
+	capacity int // assumed cached blocks per server
 	accounts []account
 }
 
 type account struct {
 	inFlight int
 	rate     float64 // tokens a second
-	unserved float64 // Q: number of uncached tokens of requests without a first byte
-	backlog  float64 // W: tokens that the server still has to read at the time at; it reads rate tokens a second
+	unserved float64 // Q: uncached tokens of requests without a first byte
+	backlog  float64 // W: tokens left to read at the time at; falls by rate tokens a second
 	at       time.Duration
 	cached   recency
 }

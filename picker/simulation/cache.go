@@ -42,10 +42,10 @@ func (r *recency) remove(b int32) {
 
 func (r *recency) oldest() int32 { return r.next[r.head()] }
 
-// kvCache holds one server's KV blocks. The blocks of a prompt stay cached until the server needs
-// the space.
+// kvCache holds one server's KV blocks. A prompt's blocks stay cached until the server needs the
+// space.
 type kvCache struct {
-	refs   []int32 // number of running requests that use a block of the tree; absent if the block is not cached
+	refs   []int32 // running requests that use a block of the tree; absent if not cached
 	unused recency // cached blocks without a running request
 	free   int
 	total  int
@@ -94,8 +94,8 @@ func (c *kvCache) allocate(n int) bool {
 	return true
 }
 
-// computed records that a request has computed block b into a block that it had allocated: b is
-// cached from then on. If b was cached already, the allocated block becomes free.
+// computed records that a request has computed block b into a block that it had allocated. b is
+// then cached. If b was cached already, the allocated block becomes free.
 func (c *kvCache) computed(b int32) {
 	if c.refs[b] != absent {
 		c.use(b)

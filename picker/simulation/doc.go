@@ -8,6 +8,6 @@
 // no networks within a cluster.
 //
 // Runs are deterministic: no code reads a clock or a global random source. The strategies of
-// picker/schedule run with their production code, and learn events no earlier than a picker behind
-// Envoy. Rivals learn at once when a response begins and ends.
+// picker/schedule run with their production code, and receive events no earlier than a picker
+// behind Envoy. Rivals receive a response's begin and end at once.
 package simulation

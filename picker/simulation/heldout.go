@@ -10,7 +10,7 @@ import (
 
 // HeldOut returns workloads of about n requests each, on which no strategy was tuned. Two workloads
 // have the shapes of Mooncake's traces toolagent and synthetic (Qin et al., FAST 2025, table 2).
-// drawn is the number of further workloads, whose parameters are drawn with the seed.
+// For drawn further workloads, the parameters are drawn with the seed.
 func HeldOut(n int, seed uint64, drawn int) []Source {
 	all := []Source{
 		made(n, 101, "toolagent", "Mooncake's toolagent by its means: 8,596 tokens in, 182 out, 59 % cached.",
@@ -42,7 +42,7 @@ func toolagent(d *drawing) {
 	}
 }
 
-// synthetic draws questions about long documents: a few questions about each document.
+// synthetic draws a few questions about each of many long documents.
 func synthetic(d *drawing) {
 	const questions = 4
 	for at := d.gap(d.rate / questions); at < d.until; at += d.gap(d.rate / questions) {
@@ -52,14 +52,13 @@ func synthetic(d *drawing) {
 	}
 }
 
-// parameters describe a drawn workload of sessions. Each session begins with one of the shared
-// prefixes.
+// parameters describe a drawn workload of sessions, which begin with shared prefixes.
 type parameters struct {
-	prefixes, blocks int     // number of shared prefixes, and mean blocks in each
-	popularity       float64 // exponent of Zipf's law
-	turns            int     // mean requests of a session
+	prefixes, blocks int // shared prefixes, and mean blocks in each
+	popularity       float64
+	turns            int // mean requests of a session
 	pause            time.Duration
-	tail, output     float64 // medians of the prompt's last part and of the response, in tokens
+	tail, output     float64 // medians, in tokens, of the prompt's last part and of the response
 	burst            float64 // arrivals in every fifth minute, divided by arrivals in the other minutes
 }
 

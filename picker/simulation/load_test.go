@@ -12,7 +12,7 @@ func p90(drawings [][]time.Duration) time.Duration {
 	return quantile(all, .9)
 }
 
-// Round robin sends short prompts behind long ones.
+// "load" beats round robin, which sends short prompts behind long ones.
 func TestStrategy_LoadBeatsRoundRobinWithMixedPrompts(t *testing.T) {
 	const n = 3
 	source := generated(t, "rag", 1500)
@@ -89,7 +89,7 @@ func TestStrategy_LoadLeavesDocumentsWhereTheyAre(t *testing.T) {
 	}
 }
 
-// A long prompt delays the other responses of its server, so servers with many responses cost more.
+// Servers with many responses cost more for a long prompt, which delays these responses.
 func TestStrategy_LoadEndsResponsesAsSoonAsRivals(t *testing.T) {
 	const n = 5
 	for name, rate := range map[string]float64{"rag": 4.4, "bursts": 3.6} { // 50 % load
@@ -146,7 +146,7 @@ func TestStrategy_LoadGivesJoiningServerItsShare(t *testing.T) {
 }
 
 // All caches together have room for about one copy of each document. An evicted document returns to
-// its former server. Elsewhere it would evict another document, which would then move, too.
+// its former server. Elsewhere it would evict another document, which would then also move.
 func TestStrategy_LoadReadsDocumentsAgainWhereTheyWere(t *testing.T) {
 	const n = 3
 	play := func(strategy string) (ttft time.Duration) {

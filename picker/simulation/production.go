@@ -13,7 +13,7 @@ import (
 )
 
 // Production returns the strategies of package schedule, with leases as package picker opens them.
-// The strategy "llm-d" is the strategy "plugins" with the default configuration of llm-d's router.
+// "llm-d" is the strategy "plugins" with the default configuration of llm-d's router.
 func Production() []Strategy {
 	var all []Strategy
 	for _, name := range schedule.Names() {
@@ -27,7 +27,7 @@ func Production() []Strategy {
 	return all
 }
 
-// llmdDefault is the configuration that llm-d's router uses if the user gives none.
+// llmdDefault is the configuration of llm-d's router if the user gives none.
 const llmdDefault = `
 apiVersion: llm-d.ai/v1alpha1
 kind: EndpointPickerConfig
@@ -54,10 +54,10 @@ type production struct {
 	snapshot  *endpoint.Snapshot
 	leases    *endpoint.Leases
 	prefixes  *prefix.Index
-	sessions  *schedule.Sessions[netip.AddrPort] // nil if the strategy reads no sessions
+	sessions  *schedule.Sessions[netip.AddrPort] // nil if the strategy reads none
 	tree      *tree
 	shedAfter time.Duration
-	cache     int // size of a server's KV cache, in tokens
+	cache     int // of a server's KV cache, in tokens
 
 	scratch schedule.Scratch
 	request schedule.Request
@@ -65,8 +65,8 @@ type production struct {
 	open    map[*Pick]*endpoint.Lease
 }
 
-// epoch is the start of virtual time. It is after the start of this process, because package
-// endpoint counts time from the process's start.
+// epoch is the start of virtual time. It is after this process's start, from which package endpoint
+// counts time.
 var epoch = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 
 const sessionTTL = 5 * time.Minute // picker.DefaultSessionTTL
@@ -123,7 +123,7 @@ func (d *production) Choose(now time.Duration, r *Request) Choice {
 	}
 	work := c[0].Work(&d.request)
 	wait := time.Duration(c[0].TTFT * float64(time.Second))
-	if work.Relearn { // such a request is sent even if the predicted time is too long
+	if work.Relearn { // sent even if the predicted time is too long
 		wait = 0
 	}
 	return Choice{Server: number(c[0].Endpoint), Uncached: work.Tokens, Wait: wait, Work: work}

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// failed is the lowest status of a failed response. Servers compute no tokens for failed requests.
+// failed is the lowest status of a failed response. Failed requests cost no tokens.
 const failed = 400
 
-// Replayable returns the requests of a trace that servers with this configuration can serve. left
-// describes the omitted requests by reason. Arrival times are relative to the first remaining
-// request. If no request remains, Replayable returns an error.
+// Replayable returns the requests of a trace that servers with this configuration can serve, or an
+// error if none remains. left describes the omitted requests by reason. Arrival times are relative
+// to the first remaining request.
 func (w *Workload) Replayable(c ServerConfig) (usable *Workload, left []string, err error) {
 	room := c.withDefaults().Blocks * BlockTokens
 	part := *w

@@ -4,12 +4,12 @@ import "time"
 
 // Request is one request of a workload.
 type Request struct {
-	At            time.Duration // arrival, since the start of the workload
+	At            time.Duration // since the start of the workload
 	Input, Output int           // tokens, at least 1 each
 	Adapter       int           // 0 for the base model
 	// Whole means that the response is not streamed.
 	Whole bool
-	// Priority and Fairness are the flow control's priority and fairness ID.
+	// Priority and Fairness are for flow control.
 	Priority int
 	Fairness string
 	// Key is the key for the strategy "chwbl": a hash of the system prompt and the user's first
@@ -38,7 +38,7 @@ type tree struct {
 }
 
 type branch struct {
-	parent  int32 // number of the block before; root for a prompt's first block
+	parent  int32 // the block before; root for a prompt's first block
 	content uint64
 }
 
@@ -91,8 +91,8 @@ func (w *Workload) At(speed float64) *Workload {
 	return &faster
 }
 
-// Label returns a copy of the workload. It calls label with each request and its number. label may
-// change the request; if label returns false, the copy lacks the request.
+// Label returns a copy of the workload without the requests for which label returns false. label
+// gets each request and its number, and may change the request.
 func (w *Workload) Label(label func(i int, r *Request) bool) *Workload {
 	out := *w
 	out.Requests = make([]Request, 0, len(w.Requests))
@@ -112,8 +112,8 @@ func (w *Workload) Rate() float64 {
 	return float64(len(w.Requests)) / w.Requests[len(w.Requests)-1].At.Seconds()
 }
 
-// Chain appends one hash for each full block of a prompt to out. A hash covers the block and all
-// blocks before it.
+// Chain appends to out one hash for each full block of a prompt. A hash covers the block and all
+// blocks before.
 func (w *Workload) Chain(r *Request, out []uint64) []uint64 {
 	for _, block := range r.full() {
 		out = append(out, w.tree.hashes[block])

@@ -10,8 +10,8 @@ import (
 )
 
 // Rivals returns the default strategies of other routers, reimplemented from their documentation
-// (November 2026). It also returns the strategy "reference", an ideal for comparison: it picks the
-// least cost in seconds, and learns at once when a response begins.
+// (November 2026), and the strategy "reference", an ideal for comparison: it picks the least cost
+// in seconds, and receives the begin of a response at once.
 func Rivals() []Strategy {
 	return []Strategy{
 		{Name: "exact-least-request", Immediate: true, Unpaged: true,
@@ -39,8 +39,8 @@ func (l *leastRequest) Choose(now time.Duration, r *Request) Choice {
 
 // dynamo is the default strategy of NVIDIA Dynamo's KV router (1.6). The cost of a server is the
 // number of blocks of its prompts without a first token, including this prompt's uncached blocks,
-// plus the number of distinct blocks of its prompts in flight, including this prompt. The router
-// knows cached blocks exactly, by KV events.
+// plus the number of distinct blocks of its prompts in flight, including this prompt. KV events
+// make the cached blocks exact.
 type dynamo struct {
 	*books
 	pool   Pool
@@ -90,7 +90,7 @@ func (d *dynamo) Learn(now time.Duration, f Fact) {
 }
 
 // sglang is the cache-aware policy of SGLang's router. It picks the server with the longest cached
-// prefix if the prefix exceeds cacheThreshold of the prompt, otherwise the server with the smallest
+// prefix if the prefix exceeds cacheThreshold of the prompt, else the server with the smallest
 // tree. While the highest and the lowest load differ by more than balanceAbsolute and
 // balanceRelative, it picks the least loaded server.
 type sglang struct {
@@ -130,8 +130,8 @@ func (g *sglang) Choose(now time.Duration, r *Request) Choice {
 	return g.choice(argmin(g.servers, g.pool.Random, cost), now, r)
 }
 
-// smg is the default policy of smg (1.13). It is SGLang's policy, with another rule for load: if
-// the server with the longest cached prefix has more requests in flight than 1.5 times the mean and
+// smg is the default policy of smg (1.13): SGLang's policy with another rule for load. If the
+// server with the longest cached prefix has more requests in flight than 1.5 times the mean and
 // than the mean plus spillMargin, smg picks the least loaded server. All trees together have the
 // limit of one tree of SGLang.
 type smg struct {
@@ -219,8 +219,8 @@ func (b *boundedHash) Choose(now time.Duration, r *Request) Choice {
 	return b.choice(b.ring[first%len(b.ring)].server, now, r)
 }
 
-// reference picks the server with the least cost in seconds. The cost includes the server's work
-// before this request, the prompt's uncached tokens, and the requests in flight.
+// reference picks the server with the least cost in seconds: for the server's work before this
+// request, the prompt's uncached tokens, and the requests in flight.
 type reference struct {
 	*books
 	pool Pool

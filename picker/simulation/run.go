@@ -22,20 +22,20 @@ type Scenario struct {
 	// JoinAt is when the last server joins; 0 means the start.
 	JoinAt time.Duration
 	// ShedAfter is the predicted time to the first token above which a request is rejected; 0 means
-	// never.
+	// no limit.
 	ShedAfter time.Duration
-	// Flow is the pickers' flow control; nil for none.
+	// Flow is the pickers' flow control, or nil.
 	Flow *FlowControl
-	// Seed is the seed for ties and delays. Arrivals and delays are the same for every strategy.
+	// Seed is for ties and delays. Arrivals and delays are the same for every strategy.
 	Seed uint64
 }
 
 // Pages describes how metrics pages are read.
 type Pages struct {
-	Every time.Duration // time from the end of a scrape to the next; default 50 ms
-	Takes time.Duration // duration of a scrape; the page has the values at the start of the scrape
-	Gone  bool          // all scrapes fail
-	Bare  bool          // pages lack the prefill series
+	Every time.Duration // from the end of a scrape to the next; default 50 ms
+	Takes time.Duration // duration of a scrape; the page has the values at its start
+	Gone  bool
+	Bare  bool
 }
 
 // Envoy writes a periodic access log entry every renewalInterval, and sends a batch of entries
@@ -45,16 +45,15 @@ const (
 	feedbackInterval = 5 * time.Millisecond
 )
 
-// Outcome is the result of one request. Times are since the run's start; 0 if the event did not
-// happen.
+// Outcome is the result of one request. Times are since the run's start; 0 without the event.
 type Outcome struct {
 	Server    int           // -1 if shed
-	Cached    int           // cached tokens of the prompt
-	Headers   time.Duration // time of a stream's headers, before the server reads the prompt
+	Cached    int           // tokens of the prompt
+	Headers   time.Duration // a stream's headers, before the server reads the prompt
 	Scheduled time.Duration
-	FirstByte time.Duration // time of the response body's first byte
+	FirstByte time.Duration // of the response's body
 	End       time.Duration
-	Preempted int // number of preemptions
+	Preempted int
 }
 
 // Run simulates a scenario until all requests have ended, and returns their outcomes in order.
@@ -76,7 +75,7 @@ type run struct {
 	outcomes []Outcome
 	picks    []*Pick
 	pickers  []int
-	ended    int // number of ended requests, including shed ones
+	ended    int // ended requests, including shed ones
 }
 
 func (r *run) more() bool { return r.ended < len(r.outcomes) }
@@ -200,7 +199,7 @@ func (r *run) choose(i int, request *Request) {
 	r.servers[choice.Server].add(i, request, &r.outcomes[i])
 }
 
-// learn passes a Fact about request i to the picker of the request at the time at, and to the other
+// learn passes a Fact about request i to the request's picker at the time at, and to the other
 // pickers after Publish.
 func (r *run) learn(i int, at time.Duration, kind Kind) {
 	f := Fact{Kind: kind, Pick: r.picks[i], Server: r.picks[i].Server}

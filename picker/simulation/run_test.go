@@ -109,8 +109,8 @@ func TestSimulation_ShedsByTheChosenServersWait(t *testing.T) {
 	}
 }
 
-// The model was checked against measured TTFT p90 of a trace at 70 % load. Strategies with prefixes
-// and backlogs must rank before the others.
+// The strategies rank as in measurements of TTFT p90 with a trace at 70 % load: those with prefixes
+// and backlogs come first.
 func TestSimulation_StrategiesRankAsMeasured(t *testing.T) {
 	rank := func(source Source, rate float64, names ...string) {
 		t.Helper()
@@ -138,8 +138,8 @@ func TestStrategy_UnknownNameListsTheNames(t *testing.T) {
 	}
 }
 
-// Only streams show a picker how fast a server reads. For a rival, the first byte of an answer that
-// is not streamed arrives at its end.
+// Only streams show a picker how fast a server reads. For a rival, the first byte of a response
+// that is not streamed arrives at its end.
 func TestSimulation_AnswersThatAreNotStreamed(t *testing.T) {
 	w := generated(t, "rag", 300).Draw(1, 1)
 	whole := w.Label(func(_ int, r *Request) bool { r.Whole = true; return true })

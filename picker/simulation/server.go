@@ -17,15 +17,15 @@ type ServerConfig struct {
 	Step        time.Duration // default 20 ms
 	PerSequence time.Duration // default 0.3 ms
 	PrefillRate float64       // prompt tokens a second; default 8,000
-	Chunk       int           // maximum number of prompt tokens in a step; default 2,048
+	Chunk       int           // maximum of prompt tokens in a step; default 2,048
 	Sequences   int           // maximum of running requests; default 128
 	Blocks      int           // size of the KV cache, in blocks; default 1,500
-	// AdapterSlots is the maximum number of loaded adapters; default 4. To load an adapter takes
-	// AdapterLoad, default 300 ms, during which the server does nothing else.
+	// AdapterSlots is the maximum of loaded adapters; default 4. AdapterLoad is the time to load
+	// an adapter, default 300 ms. The server does nothing else meanwhile.
 	AdapterSlots int
 	AdapterLoad  time.Duration
-	// TokenizerRate is how fast the server tokenizes prompts, in tokens a second; default 250,000.
-	// It tokenizes one prompt at a time, before it sends a stream's headers and queues the request.
+	// TokenizerRate is in tokens a second; default 250,000. The server tokenizes one prompt at a
+	// time, before it sends a stream's headers and queues the request.
 	TokenizerRate float64
 }
 
@@ -58,12 +58,12 @@ type server struct {
 	stepping bool
 	began    time.Duration
 	each     time.Duration
-	steps    int // number of equal steps that run as one; more than one only without prompt tokens
-	// These are totals over ended requests, as in vLLM's series: the seconds from the first step to
-	// the first token, and the computed prompt tokens.
+	steps    int // equal steps that run as one; more than one only without prompt tokens
+	// Totals over ended requests, as in vLLM's series: the seconds from the first step to the first
+	// token, and the computed prompt tokens.
 	prefillSeconds, prefillTokens float64
 
-	batch uint64 // changes when steps changes, so that the event of the earlier planned end is ignored
+	batch uint64 // changes with steps: the event of the earlier planned end is then ignored
 
 	tokenized time.Duration // when all prompts so far are tokenized
 }
@@ -72,13 +72,13 @@ type sequence struct {
 	number    int
 	request   *Request
 	outcome   *Outcome
-	left      int // tokens still to compute: of the prompt, and those generated before a preemption
+	left      int // tokens left to compute: of the prompt, and generated before a preemption
 	generated int
-	allocated int // blocks, including shared blocks
+	allocated int // including shared blocks
 	computed  int
-	shared    int // number of the first blocks that are in the cache
+	shared    int // first blocks that are in the cache
 	decoding  bool
-	admitted  bool // was admitted once, even if it was preempted later
+	admitted  bool // at least once, before any preemption
 	first     time.Duration
 }
 
@@ -108,8 +108,7 @@ func (s *server) queue(q *sequence) {
 	case !s.stepping:
 		s.step()
 	case s.steps > 1 && len(s.running) < s.config.Sequences:
-		// The next step may admit the request, so a batch of equal steps ends after the current
-		// step.
+		// The next step may admit the request, so a batch of equal steps ends after this step.
 		if done := int((s.clock.now-s.began)/s.each) + 1; done < s.steps {
 			s.run(done)
 		}
@@ -155,7 +154,6 @@ func (s *server) step() {
 	s.run(steps)
 }
 
-// steady returns the number of steps until a decoding request ends or needs a block.
 func (s *sequence) steady() int {
 	return max(1, min(s.request.Output-s.generated, s.allocated*BlockTokens-s.tokens()))
 }
@@ -272,8 +270,8 @@ func (s *server) begin(q *sequence) {
 	s.first(q)
 }
 
-// preempt puts the last admitted request back into the queue. The server computes the request's
-// blocks again later.
+// preempt puts the last admitted request back into the queue. The server later computes its blocks
+// again.
 func (s *server) preempt() {
 	last := len(s.running) - 1
 	q := s.running[last]
@@ -284,8 +282,8 @@ func (s *server) preempt() {
 	s.waiting = slices.Insert(s.waiting, 0, q)
 }
 
-// release frees a request's blocks, the end of the prompt first, because later requests more likely
-// reuse the beginning.
+// release frees a request's blocks, the prompt's end first: later requests more likely reuse the
+// beginning.
 func (s *server) release(q *sequence) {
 	blocks := q.request.full()
 	for i := q.shared - 1; i >= 0; i-- {
@@ -303,8 +301,8 @@ type Page struct {
 	// wait. Slots is the number of adapter slots.
 	Active, Awaited []int
 	Slots           int
-	// These are totals over ended requests: the seconds to read their prompts, and the computed
-	// prompt tokens.
+	// Totals over ended requests: the seconds to read their prompts, and the computed prompt
+	// tokens.
 	PrefillSeconds, PrefillTokens float64
 }
 

@@ -81,7 +81,7 @@ func TestServer_CachesPromptsByPrefix(t *testing.T) {
 
 func TestServer_EvictsTheLeastRecentlyUsedFromTheEndOfPrompts(t *testing.T) {
 	out := play(ServerConfig{Blocks: 8},
-		// fills two blocks
+		// Fills two blocks.
 		request{contents: []uint64{1, 2, 3}, input: 3*BlockTokens - 10, output: 1},
 		request{at: time.Minute, contents: []uint64{4, 5, 6, 7, 8, 9, 10}, input: 7*BlockTokens - 10, output: 1},
 		request{at: 2 * time.Minute, contents: []uint64{1, 2, 3}, input: 3*BlockTokens - 10, output: 1})

@@ -16,7 +16,7 @@ func (s *Scenario) config(server int) ServerConfig {
 }
 
 // LearnedRates simulates a scenario with one of Production's strategies. It returns each server's
-// prefill rate, in tokens a second, as the first picker learned it; 0 if it learned none.
+// prefill rate, in tokens a second, as the first picker learned it, or 0.
 func LearnedRates(s Scenario) (rates []float64) {
 	r := newRun(s, new(clock))
 	r.arrive(0)

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// The rates of four different servers are learned from first tokens or from pages. A strategy that
-// is given the rates uses them.
+// The rates of four different servers are learned from first tokens or from pages, or are given.
 func TestSimulation_RatesOfServersAreLearnedOrKnown(t *testing.T) {
 	strategies, err := Named("load")
 	if err != nil {

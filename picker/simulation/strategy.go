@@ -11,7 +11,7 @@ import (
 type Strategy struct {
 	Name string
 	// Immediate means that policies learn at once when a response begins and ends, like a proxy in
-	// the data path. Other policies learn it from Envoy's access log: up to 5 ms late, and the
+	// the data path. Other policies learn this from Envoy's access log: up to 5 ms late, and the
 	// first byte only with the periodic entry every 2 s.
 	Immediate bool
 	Unpaged   bool
@@ -20,27 +20,27 @@ type Strategy struct {
 
 // Pool describes a policy's servers.
 type Pool struct {
-	Servers  int // number of servers when the run starts; they have the numbers 0 to Servers-1
-	Room     int // number of servers after the last server has joined
+	Servers  int // when the run starts; their numbers are 0 to Servers-1
+	Room     int // servers after the last one has joined
 	Config   ServerConfig
 	Workload *Workload
 	Random   *rand.Rand
-	// Oracle gives rivals exact knowledge of the servers, which a picker behind Envoy cannot have.
+	// Oracle gives rivals exact figures of the servers, which a picker behind Envoy cannot have.
 	Oracle Oracle
 	// ShedAfter is the predicted time to the first token above which picks are rejected; 0 means
-	// never.
+	// no limit.
 	ShedAfter time.Duration
 }
 
-// Oracle reports a server's exact number of requests in flight, and how many tokens of a request's
+// Oracle returns a server's exact number of requests in flight, and how many tokens of a request's
 // prompt it has cached.
 type Oracle interface {
 	InFlight(server int) int
 	Cached(server int, r *Request) (tokens int)
 }
 
-// Policy is the state of a strategy in one picker process. Run calls the methods in the order of
-// virtual time.
+// Policy is a strategy's state in one picker process. Run calls the methods in the order of virtual
+// time.
 type Policy interface {
 	// Choose returns a server for a request. If the request is not shed, Run then calls Learn with
 	// the pick.
@@ -48,36 +48,36 @@ type Policy interface {
 	Learn(now time.Duration, f Fact)
 }
 
-// Choice is the server that a policy chose for a request.
+// Choice is the server that a policy chose.
 type Choice struct {
 	Server   int
 	Uncached int           // prompt tokens to compute, as far as known
-	Wait     time.Duration // predicted time until the first token
-	Work     any           // data that the policy reads again in later Facts about the pick
+	Wait     time.Duration // predicted time to the first token
+	Work     any           // data that the policy reads again in Facts about the pick
 }
 
 // Kind is the kind of a Fact.
 type Kind uint8
 
 const (
-	Picked      Kind = iota // Pick was sent to Server
-	FirstByte               // the response to Pick began; After is the time since the pick
-	Waits                   // the response to Pick has not begun yet
-	Ended                   // the response to Pick has ended
-	ScrapeBegan             // a scrape of Server began
-	Scraped                 // the scrape of Server ended; Page has the values at its start
-	Failed                  // the scrape of Server failed
-	Joined                  // Server accepts requests from now on
+	Picked    Kind = iota // Pick was sent to Server
+	FirstByte             // the response began; After is the time since the pick
+	Waits
+	Ended
+	ScrapeBegan // a scrape of Server began
+	Scraped     // the scrape ended; Page has the values at its start
+	Failed
+	Joined // Server accepts requests from now on
 )
 
-// Fact is an event that a picker process learns.
+// Fact is an event that a picker process receives.
 type Fact struct {
 	Kind    Kind
 	Pick    *Pick
-	Peer    bool // another picker made the pick
+	Peer    bool
 	After   time.Duration
 	Headers time.Duration
-	Took    time.Duration // for Ended: time from the first byte to the end
+	Took    time.Duration // for Ended: from the first byte to the end
 	Server  int
 	Page    Page
 }
@@ -90,8 +90,7 @@ type Pick struct {
 	reported bool
 }
 
-// Named returns the strategies with these names. An unknown name is an error, which lists all
-// names.
+// Named returns the strategies with these names. The error for an unknown name lists all names.
 func Named(names ...string) ([]Strategy, error) {
 	all := Strategies()
 	var found []Strategy

@@ -11,14 +11,13 @@ type Summary struct {
 	Requests int
 	Streams  int
 	Shed     int
-	// TTFT50 and TTFT90 are the 50th and 90th percentiles of the time to the first byte of a
-	// stream. WaitP90 is the 90th percentile of the time to the first step. EndToEnd is the mean
-	// time to the end. All times begin at the arrival.
+	// TTFT50 and TTFT90 are the 50th and 90th percentiles of the time to a stream's first byte.
+	// WaitP90 is the 90th percentile of the time to the first step. EndToEnd is the mean time to
+	// the end. All times begin at the arrival.
 	TTFT50, TTFT90, WaitP90, EndToEnd time.Duration
 	// Hits is the share of prompt tokens that were cached, 0 to 1.
 	Hits float64
-	// Balance is the largest number of prompt tokens that one server computed, divided by the mean
-	// of all servers.
+	// Balance is the largest number of prompt tokens that one server computed, divided by the mean.
 	Balance float64
 	// Goodput is the number of requests per second whose first byte came within goodTTFT.
 	Goodput float64

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// These limits bound the memory that a damaged trace uses.
+// These limits bound the memory for a damaged trace.
 const (
 	maxTraceLine   = 16 << 20 // bytes
 	maxTraceTokens = 1 << 20  // of a prompt or a response
@@ -22,8 +22,7 @@ const (
 	maxPools       = 20
 )
 
-// line is a line of a trace: Mooncake's fields, and the fields that --record adds (package
-// recording).
+// line is a line of a trace: Mooncake's fields, and the fields of --record (package recording).
 type line struct {
 	Timestamp *float64 `json:"timestamp"` // ms
 	Input     *int     `json:"input_length"`
@@ -33,7 +32,7 @@ type line struct {
 	Pool      string   `json:"pool"`
 	Status    int      `json:"status"` // 0 without a response
 	Stream    bool     `json:"stream"`
-	Took      *float64 `json:"took"` // nil if --record did not write the line: the response then counts as a stream
+	Took      *float64 `json:"took"` // nil without --record: the response then counts as a stream
 
 	number int
 }
@@ -44,9 +43,8 @@ type line struct {
 // of several pools, the error is a *PoolsError.
 func ReadTrace(name string, from io.Reader) (*Workload, error) { return ReadPool(name, from, "") }
 
-// ReadPool is like ReadTrace, but reads only the requests of one pool. If pool is "", the trace
-// must have only one pool. If the trace lacks the pool, or has several and pool is "", the error is
-// a *PoolsError.
+// ReadPool is ReadTrace for the requests of one pool. If pool is "", the trace must have only one
+// pool. A missing or ambiguous pool gives a *PoolsError.
 func ReadPool(name string, from io.Reader, pool string) (*Workload, error) {
 	w := &Workload{Name: name}
 	pools := map[string]int{}
@@ -97,8 +95,8 @@ func byArrival(a, b Request) int { return int(min(max(a.At-b.At, -1), 1)) }
 // PoolsError rejects a trace with several pools, or without the requested pool.
 type PoolsError struct {
 	Name     string
-	Pool     string         // requested; may be empty
-	Requests map[string]int // number of requests by pool; "" for requests without a pool
+	Pool     string
+	Requests map[string]int // "" for requests without a pool
 }
 
 // Error names at most 20 pools.
@@ -160,11 +158,11 @@ func (w *Workload) add(l line, models map[string]int) {
 		}
 		r.Blocks = w.tree.prompt(r.Blocks, content)
 	}
-	r.Key = w.tree.hashes[r.Blocks[min(2, len(r.Blocks))-1]] // hash of the first messages: 1,024 tokens
+	r.Key = w.tree.hashes[r.Blocks[min(2, len(r.Blocks))-1]] // of the first messages: 1,024 tokens
 	w.Requests = append(w.Requests, r)
 }
 
-// Window returns n successive requests of a workload. from is the position of the first one, as a
+// Window returns n successive requests of a workload. from is the first one's position, as a
 // fraction (0 to 1) of all requests.
 func (w *Workload) Window(from float64, n int) *Workload {
 	part := *w
@@ -177,8 +175,8 @@ func (w *Workload) Window(from float64, n int) *Workload {
 	return &part
 }
 
-// Spread returns the workload with the requests of each timestamp distributed at random over the
-// time until the next timestamp, because traces have coarse timestamps.
+// Spread distributes the requests of each timestamp at random over the time until the next
+// timestamp, because traces have coarse timestamps.
 func (w *Workload) Spread(random *rand.Rand) *Workload {
 	spread := *w
 	spread.Requests = slices.Clone(w.Requests)
@@ -204,8 +202,8 @@ func (w *Workload) Spread(random *rand.Rand) *Workload {
 	return &spread
 }
 
-// Source returns a Source that draws overlapping windows of n requests from a trace. If spread is
-// set, it applies Spread.
+// Source returns a Source that draws overlapping windows of n requests from a trace, with Spread if
+// spread is true.
 func (w *Workload) Source(name, about string, n int, spread bool) Source {
 	return Source{name, about, func(rate float64, i int) *Workload {
 		const windows = 5

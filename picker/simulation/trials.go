@@ -10,13 +10,13 @@ import (
 // Trial is a scenario whose outcomes are summarized.
 type Trial struct {
 	Scenario
-	All bool // summarize all requests, not only requests after Workload.Warm
+	All bool // include the requests before Workload.Warm
 }
 
 // Warm returns the time after which servers count as warmed up: a fifth of the workload's duration.
 func (w *Workload) Warm() time.Duration { return w.Requests[len(w.Requests)-1].At / 5 }
 
-// Play runs trials concurrently, and returns their summaries in the order of trials.
+// Play runs trials concurrently, and returns their summaries in order.
 func Play(trials []Trial) []Summary {
 	summaries := make([]Summary, len(trials))
 	Each(len(trials), func(i int) { summaries[i] = trials[i].play() })
@@ -49,8 +49,8 @@ func Each(n int, f func(i int)) {
 	all.Wait()
 }
 
-// Drawings returns n trials of a scenario, with the workloads 1 to n that a source draws. rate is
-// in requests a second.
+// Drawings returns n trials of a scenario, with a source's workloads 1 to n. rate is in requests a
+// second.
 func Drawings(base Scenario, from Source, rate float64, n int) []Trial {
 	trials := make([]Trial, n)
 	Each(n, func(i int) {

@@ -44,8 +44,8 @@ func made(n int, stream uint64, name, about string, warm time.Duration, draw fun
 	}}
 }
 
-// begin keeps the requests that arrive in [from, until), and makes their times relative to from. So
-// the workload begins with sessions at all stages.
+// begin keeps the requests that arrive in [from, until), with times relative to from. So the
+// workload begins with sessions at all stages.
 func (w *Workload) begin(from, until time.Duration) {
 	slices.SortStableFunc(w.Requests, byArrival)
 	kept := w.Requests[:0]
@@ -127,9 +127,9 @@ type session struct {
 	key      uint64
 }
 
-// turns adds the n requests of a session, with a mean pause between them. The prompt of each next
-// request is grow() blocks longer. tail and output draw the tokens of the prompt's last part and of
-// the response.
+// turns adds the n requests of a session, with a mean pause between them. Each prompt is grow()
+// blocks longer than the one before. tail and output draw the tokens of the prompt's last part and
+// of the response.
 func (d *drawing) turns(s session, n int, pause time.Duration, grow func() int, tail, output func() int) {
 	at := s.start
 	for range n {
@@ -182,7 +182,7 @@ func lora(d *drawing) {
 
 func bursts(d *drawing) {
 	systems := d.prompts(40, func() int { return 1 + d.IntN(4) })
-	const factor, share = 6.0, 0.08 // a burst has factor times the usual rate, and takes this share of the time
+	const factor, share = 6.0, 0.08 // a burst has factor times the usual rate, for this share of the time
 	usual := d.rate / (1 + (factor-1)*share)
 	at, until, burst := time.Duration(0), time.Duration(0), true
 	for at < d.until {

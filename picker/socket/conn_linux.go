@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// maxCall bounds the bytes of one system call, so that it takes at most about 20 us.
+// maxCall bounds the bytes of one system call, which then takes at most about 20 us.
 const maxCall = 128 << 10
 
 type connection interface {
@@ -31,7 +31,7 @@ type conn struct {
 	in, out transfer
 }
 
-// transfer has the arguments and results of Read or Write calls on a connection, so that a call
+// transfer has the arguments and results of a connection's Read or Write calls, so that a call
 // allocates no memory.
 type transfer struct {
 	mu    sync.Mutex // one call at a time
@@ -79,8 +79,7 @@ func move(trap, fd uintptr, b []byte) (n int, errno syscall.Errno) {
 	}
 }
 
-// read makes one system call. If it returns false, the poller calls it again once the socket has
-// data.
+// read makes one system call. After false, the poller calls read again when the socket has data.
 func (t *transfer) read(fd uintptr) bool {
 	if t.pool != nil {
 		t.buffer = t.pool.Get(t.size)
@@ -94,8 +93,8 @@ func (t *transfer) read(fd uintptr) bool {
 	return t.errno != syscall.EAGAIN
 }
 
-// write writes the rest of the bytes. If it returns false, the poller calls it again once the
-// socket has room.
+// write writes the rest of the bytes. After false, the poller calls write again when the socket has
+// room.
 func (t *transfer) write(fd uintptr) bool {
 	for t.n < len(t.bytes) {
 		n, errno := move(syscall.SYS_WRITE, fd, t.bytes[t.n:])
@@ -131,8 +130,8 @@ func (c *conn) Read(p []byte) (int, error) {
 	return t.n, c.received(t)
 }
 
-// ReadOnReady waits for data, and only then takes a buffer from pool, so that gRPC's idle
-// connections hold no buffers.
+// ReadOnReady waits for data before it takes a buffer from pool. So gRPC's idle connections hold no
+// buffers.
 func (c *conn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) {
 	t := &c.in
 	t.mu.Lock()
@@ -162,7 +161,7 @@ func (c *conn) received(t *transfer) error {
 }
 
 // readTime delays the end of a closed connection, so that gRPC handlers can read their last
-// messages. gRPC drops messages that handlers have not read when the connection ends.
+// messages: gRPC drops unread messages when the connection ends.
 const readTime = 20 * time.Millisecond
 
 // CloseWrite closes this side of the connection. The client then closes the connection.

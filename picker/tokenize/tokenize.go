@@ -26,13 +26,13 @@ import (
 const (
 	// MaxBody bounds the body of a call, in bytes. Tokens skips longer requests.
 	MaxBody = prefix.MaxTokens * prefix.BytesPerToken
-	// maxResponse bounds a response, in bytes. It is enough for 131,072 tokens of 11 bytes.
+	// maxResponse bounds a response, in bytes: enough for 131,072 tokens of 11 bytes.
 	maxResponse = 2 << 20
 	// maxIDs bounds the cached token IDs of all prompts together, in bytes of JSON.
 	maxIDs = 32 << 20
 
-	// After this number of failures in a row, the servers of a pool are not called for firstPause.
-	// Each further failure doubles the pause, up to lastPause.
+	// After this number of failures in a row, a pool's servers are not called for firstPause. Each
+	// further failure doubles the pause, up to lastPause.
 	failures   = 5
 	firstPause = time.Second
 	lastPause  = time.Minute
@@ -40,11 +40,11 @@ const (
 
 // Config configures a Renderer.
 type Config struct {
-	// Transport is the transport for calls over HTTP/1.1 in cleartext. The default keeps 16
-	// connections to each server.
+	// Transport is for calls over HTTP/1.1 in cleartext. The default keeps 16 connections to each
+	// server.
 	Transport  http.RoundTripper
-	Prompts    int // number of cached prompts, each of up to 4 KiB; default 4,096
-	Concurrent int // maximum number of concurrent calls; default 64
+	Prompts    int // cached prompts, each of up to 4 KiB; default 4,096
+	Concurrent int // maximum of concurrent calls; default 64
 }
 
 // Renderer finds the token IDs of prompts for all pools. Its methods are safe for concurrent use.
@@ -54,7 +54,7 @@ type Renderer struct {
 
 	mu      sync.Mutex
 	prompts *lru.Cache
-	held    int // bytes of the prompts' ids
+	held    int // in bytes
 
 	Cached, Rendered, Failed, Skipped atomic.Uint64 // requests by result
 }
@@ -129,11 +129,11 @@ func (p *Pool) URL(server netip.AddrPort) string { return p.Protocol.URL(server)
 
 // Prompt is a prompt whose token IDs are needed.
 type Prompt struct {
-	Key  uint64 // hash of the prompt's text
+	Key  uint64
 	Kind request.Kind
-	Body mem.BufferSlice // body of the whole request
+	Body mem.BufferSlice
 	Salt uint64
-	IDs  bool // return Tokens.IDs
+	IDs  bool // requests Tokens.IDs
 }
 
 func path(k request.Kind) string {
@@ -150,8 +150,8 @@ func path(k request.Kind) string {
 func Known(k request.Kind) bool { return path(k) != "" }
 
 // Tokens returns a prompt as token IDs, from the cache or from a server. base returns the server's
-// URL without a path. Tokens returns false if it skips the call, or if no valid answer arrives
-// within wait.
+// URL without a path. Tokens returns false if it skips the call, or gets no valid answer within
+// wait.
 func (r *Renderer) Tokens(ctx context.Context, base func() string, p *Prompt, pool *Pool, wait time.Duration) (Tokens,
 	bool) {
 	if known := r.find(p.Key); known != nil && (!p.IDs || known.ids != nil) {
@@ -193,8 +193,8 @@ func salted(p *prompt, salt uint64) Tokens {
 	return t
 }
 
-// ask sends a prompt to url, and reads its token IDs. The call gets a reader of its own for the
-// body, because the transport may close the reader after ask has returned.
+// ask sends a prompt to url, and reads its token IDs. The body's reader is not shared, because the
+// transport may close it after ask has returned.
 func (r *Renderer) ask(ctx context.Context, transport http.RoundTripper, url string, p *Prompt) (*prompt, error) {
 	call, err := http.NewRequestWithContext(ctx, http.MethodPost, url, mem.BufferSlice(slices.Clone(p.Body)).Reader())
 	if err != nil {
@@ -230,7 +230,7 @@ func (r *Renderer) ask(ctx context.Context, transport http.RoundTripper, url str
 
 var errNoTokens = errors.New("the response has no token_ids")
 
-// read reads a response of a render endpoint. It does not use the tokens of a prompt with images,
+// read reads a response of a render endpoint. It ignores the tokens of a prompt with images,
 // because KV events have other tokens for images.
 func read(body io.Reader, key uint64) (*prompt, error) {
 	s := request.New(request.Rendered)

@@ -5,7 +5,7 @@ import "sync"
 // Proxy is one Envoy. Envoys of one Gateway with the same address count as one.
 type Proxy struct {
 	Gateway string
-	Address string // IP address from which the call came
+	Address string // IP address of the calls
 }
 
 // Ledger counts the bytes that each proxy holds. The zero value is ready to use.
@@ -14,8 +14,7 @@ type Ledger struct {
 	held map[Proxy]int64
 }
 
-// least is the minimum number of bytes that an upload counts: about the memory of a call without a
-// body.
+// least is the minimum number of bytes of an upload: about the memory of a call without a body.
 const least = 64 << 10
 
 // Upload counts the memory that one request's body takes in its proxy. It is not safe for

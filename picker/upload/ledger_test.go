@@ -65,7 +65,7 @@ func TestUpload_EndReturnsItsBytes(t *testing.T) {
 	}
 }
 
-// A call may end before its body arrives, even the first call.
+// A call may end before its body arrives.
 func TestUpload_OneWithoutABodyEnds(t *testing.T) {
 	var l Ledger
 	l.Open(proxy, 64<<20).Close()

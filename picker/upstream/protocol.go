@@ -8,12 +8,11 @@ import (
 )
 
 const (
-	// maxHeader bounds a response's headers, in bytes.
-	maxHeader = 64 << 10
+	maxHeader = 64 << 10 // in bytes
 	idleFor   = time.Minute
-	// If an HTTP/2 connection receives no data for pingAfter, the transport sends a ping. It closes
-	// the connection if no answer arrives within pingFor. Without pings, a dead connection would
-	// stay open, because a call's timeout does not close it.
+	// If an HTTP/2 connection receives no data for pingAfter, the transport sends a ping. Without
+	// an answer within pingFor, it closes the connection. A call's timeout does not close a dead
+	// connection.
 	pingAfter, pingFor = 5 * time.Second, 5 * time.Second
 )
 
@@ -21,7 +20,7 @@ const (
 type Protocol struct {
 	TLS *tls.Config // nil means cleartext; immutable
 	Key string      // identifies the TLS configuration, which Same cannot compare
-	// HTTP2 means HTTP/2: with prior knowledge in cleartext, and by ALPN with TLS. Otherwise calls
+	// HTTP2 means HTTP/2, with prior knowledge in cleartext, and by ALPN with TLS. Otherwise calls
 	// use HTTP/1.1.
 	HTTP2 bool
 }
@@ -40,8 +39,7 @@ func (p Protocol) URL(server netip.AddrPort) string {
 	return "http://" + server.String()
 }
 
-// Transport returns a new transport. idle is the maximum number of idle connections that it keeps
-// to each server; 0 means that it keeps none.
+// Transport returns a new transport. idle is the maximum number of idle connections to each server.
 func (p Protocol) Transport(idle int) *http.Transport {
 	t := &http.Transport{
 		TLSClientConfig: p.TLS, DisableKeepAlives: idle == 0, MaxIdleConnsPerHost: idle, IdleConnTimeout: idleFor,

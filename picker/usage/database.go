@@ -20,8 +20,7 @@ const (
 	// An idle connection is closed after idleConnection, which frees SQLite's memory.
 	idleConnection = 30 * time.Second
 	rowsAtOnce     = 100
-	// If a SQLite file exceeds maxFile bytes, shrink deletes its oldest hours.
-	maxFile = 256 << 20
+	maxFile        = 256 << 20 // in bytes, for a SQLite file
 	// MaxRows bounds the rows of one Answer.
 	MaxRows = 100_000
 )
@@ -43,9 +42,9 @@ var (
 
 type database struct {
 	file string
-	// url returns the URL of PostgreSQL, which may change between calls; nil means SQLite.
+	// url returns PostgreSQL's URL, which may change between calls; nil means SQLite.
 	url  func() (string, error)
-	used string // the URL in use
+	used string
 	db   *sql.DB
 }
 
@@ -84,8 +83,8 @@ func (d *database) connect(ctx context.Context) (*sql.DB, error) {
 	return db, nil
 }
 
-// prepare creates the tables. It does not try to if they exist, because the database's user may
-// lack the permission.
+// prepare creates the tables, but only if they are missing: the database's user may lack the
+// permission.
 func prepare(ctx context.Context, db *sql.DB) error {
 	if rows, err := db.QueryContext(ctx, "SELECT sequence FROM penstock_usage_applied LIMIT 1"); err == nil {
 		return errors.Join(rows.Err(), rows.Close())
@@ -98,7 +97,7 @@ func prepare(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// withoutURL removes the database's URL from an error, because the URL may contain a password.
+// withoutURL removes the database's URL from an error: it may contain a password.
 func withoutURL(err error) error {
 	if parse := (*url.Error)(nil); errors.As(err, &parse) {
 		return fmt.Errorf("the URL of the database is invalid: %w", parse.Err)
@@ -140,7 +139,7 @@ func (d *database) apply(ctx context.Context, b Batch) error {
 	if n, err := result.RowsAffected(); err != nil || n == 0 {
 		return err // no row means that the batch was applied earlier
 	}
-	// b.Rows is sorted, so all transactions lock rows in the same order, and cannot deadlock.
+	// b.Rows is sorted, so all transactions lock rows in the same order, without deadlocks.
 	for part := range slices.Chunk(b.Rows, rowsAtOnce) {
 		statement, values := upsert(part)
 		if _, err := tx.ExecContext(ctx, statement, values...); err != nil {
@@ -213,8 +212,8 @@ func shrink(ctx context.Context, db *sql.DB, list []Row) ([]Row, error) {
 
 var sizeLimit int64 = maxFile
 
-// read returns the rows from an hour on, grouped by columns. first is the first hour in the
-// database; 0 if it has no rows.
+// read returns the rows from an hour on, grouped by columns. first is the database's first hour, or
+// 0 without rows.
 func (d *database) read(ctx context.Context, by []string, from int64) (out []Row, first int64, err error) {
 	db, err := d.connect(ctx)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// If a response reports more than maxTokens tokens, the report is ignored.
+	// A report of more than maxTokens tokens is ignored.
 	maxTokens = 1 << 24
 	// tokenBytes is the assumed size of a token in JSON. envelopeBytes is the assumed size of a
 	// response without its text and without usage. Both are in bytes.
@@ -23,7 +23,7 @@ const (
 	maxEstimators = 1000
 )
 
-// eventBytes is the assumed size of a stream's event with one token, in bytes, without the model's
+// eventBytes is the assumed size of a stream event with one token, in bytes, without the model's
 // name.
 var eventBytes = map[request.Kind]float64{
 	request.ChatCompletions: 200, request.Completions: 190, request.Messages: 115, request.Responses: 230,
@@ -85,7 +85,7 @@ func (e *estimates) count(u *accesslog.Used) (c Counts) {
 		c.Failed = 1
 	}
 	if u.Status < 200 || u.Status >= 300 {
-		return c // no model has read the request's prompt
+		return c // no model has read the prompt
 	}
 	c.GPUSeconds = max(u.GPU.Seconds(), 0)
 	e.mu.Lock()
@@ -98,7 +98,7 @@ func (e *estimates) count(u *accesslog.Used) (c Counts) {
 		return c
 	}
 	if !u.Stream && u.PromptTokens <= 0 && u.Kind == request.OtherKind {
-		return c // neither a stream nor a request of a known API: nothing to estimate from
+		return c // neither a stream nor a known API
 	}
 	c.Estimated = 1
 	c.Input, c.Output = at.input(u), at.output(u)
@@ -134,7 +134,7 @@ func (at *estimator) output(u *accesslog.Used) int64 {
 	sent := float64(min(max(u.Sent, 0), 1<<40))
 	switch {
 	case sent == 0 || u.Kind == request.Embeddings || u.Kind == request.Rerank || u.Kind == request.GRPCEmbed:
-		return 0 // these APIs return no text
+		return 0 // no text in the response
 	case !u.Stream:
 		if u.Encoded {
 			sent *= encodedWhole

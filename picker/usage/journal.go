@@ -20,8 +20,7 @@ const (
 	fullSegment = 1 << 20
 	// A closed segment of at least compactFrom bytes is compacted to one row for each key.
 	compactFrom = 256 << 10
-	// If more than maxWaiting bytes of segments wait for the database, further counts wait in
-	// memory.
+	// While more than maxWaiting bytes of segments wait for the database, counts wait in memory.
 	maxWaiting = 64 << 20
 	// maxLine bounds a line of a segment, in bytes.
 	maxLine = 16 << 10
@@ -29,8 +28,8 @@ const (
 
 // Batch is the content of one segment.
 type Batch struct {
-	// Process is the process's name, and Start identifies one run of this process. Sequence numbers
-	// the segments of a run from 1.
+	// Process is the process's name. Start identifies one run of the process, and Sequence counts
+	// the run's segments from 1.
 	Process  string `json:"process"`
 	Start    string `json:"start"`
 	Sequence int64  `json:"sequence"`
@@ -40,10 +39,10 @@ type Batch struct {
 // journal writes segments to a folder. It is not safe for concurrent use.
 type journal struct {
 	folder string
-	batch  Batch // batch of the open segment, or of the last one if no segment is open
+	batch  Batch // of the open segment, or of the last one if none is open
 	open   *os.File
-	size   int64 // bytes of the open segment, which has only whole lines
-	closed int64 // bytes of closed segments
+	size   int64 // bytes of the open segment, in whole lines
+	closed int64 // in bytes
 }
 
 const segmentSuffix = ".rows"
@@ -75,7 +74,7 @@ func (j *journal) append(list []Row) error {
 	}
 	n, err := j.open.Write(text.Bytes())
 	if err != nil {
-		if n > 0 { // the disk is full: remove the part that was written
+		if n > 0 { // the disk is full: remove the written part
 			err = errors.Join(err, j.open.Truncate(j.size))
 		}
 		return err
@@ -136,8 +135,8 @@ func replace(path string, text []byte) error {
 	return errors.Join(err, os.Remove(f.Name()))
 }
 
-// segments lists the segments in a folder except the open segment, and returns their total size in
-// bytes. They are sorted by Batch.Start, then by Batch.Sequence.
+// segments lists the closed segments in a folder, and their total size in bytes. They are sorted by
+// Batch.Start, then by Batch.Sequence.
 func segments(folder, open string) (paths []string, bytes int64, err error) {
 	entries, err := os.ReadDir(folder)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -172,7 +171,7 @@ func readSegment(path string) (b Batch, err error) {
 	lines, sums := bufio.NewReaderSize(f, maxLine), rows{}
 	for first := true; ; first = false {
 		line, err := lines.ReadSlice('\n')
-		if errors.Is(err, bufio.ErrBufferFull) { // the line is too long to be a segment's
+		if errors.Is(err, bufio.ErrBufferFull) { // too long for a segment's line
 			for errors.Is(err, bufio.ErrBufferFull) {
 				_, err = lines.ReadSlice('\n')
 			}

@@ -25,8 +25,7 @@ const (
 
 // Config configures a Keeper.
 type Config struct {
-	// Folder holds the journal, and the SQLite file unless URL is set. If it is "", counts stay in
-	// memory.
+	// Folder holds the journal, and the SQLite file if URL is nil. "" keeps counts in memory.
 	Folder string
 	// Process is this process's name in the database.
 	Process string
@@ -35,7 +34,7 @@ type Config struct {
 	// Place returns the pool of an Envoy cluster, to count requests without a pick; may be nil.
 	Place func(cluster string) string
 	// Late is called while counts have waited for the database for at least lateAfter, and with
-	// zero values once they are written; may be nil.
+	// zero values after they are written; may be nil.
 	Late func(age time.Duration, why string)
 	Now  func() time.Time
 	Log  *slog.Logger
@@ -50,7 +49,7 @@ type Keeper struct {
 	mu    sync.Mutex
 	held  rows
 	since time.Time
-	first time.Time // time of this process's first count
+	first time.Time
 	wake  chan struct{}
 	open  open
 
@@ -78,10 +77,10 @@ func New(cfg Config) *Keeper {
 	return k
 }
 
-// Folder returns the value for Config.Folder in a state folder.
+// Folder returns the Config.Folder in a state folder.
 func Folder(stateDir string) string { return filepath.Join(stateDir, "usage") }
 
-// File returns the path of the SQLite file in a folder (Config.Folder).
+// File returns the SQLite file in a Config.Folder.
 func File(folder string) string { return filepath.Join(folder, "usage.db") }
 
 // Log counts requests that have ended. It never waits for a disk or a database.
@@ -194,7 +193,7 @@ func (k *Keeper) write() {
 }
 
 // rotate writes the counts in memory, closes the open segment, and returns all closed segments.
-// While earlier segments wait, a segment below fullSegment stays open, unless always is true.
+// While earlier segments wait, a segment below fullSegment stays open, except if always is true.
 func (k *Keeper) rotate(always bool) (list []string, err error) {
 	k.write()
 	k.disk.Lock()
@@ -221,7 +220,7 @@ func (k *Keeper) applyAll(ctx context.Context) error {
 		return nil
 	}
 	var err error
-	for range 2 { // first the waiting segments, then the open segment
+	for range 2 { // first the waiting segments, then the open one
 		var list []string
 		list, err = k.rotate(false)
 		for _, path := range list {
@@ -241,7 +240,7 @@ func (k *Keeper) applyOne(ctx context.Context, path string) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	case errors.Is(err, errDamaged): // a kill or a full disk left a segment without a first line
+	case errors.Is(err, errDamaged): // a kill or a full disk left no first line
 		return os.Remove(path)
 	case err != nil:
 		return err
@@ -271,8 +270,7 @@ func (k *Keeper) settle(oldest string, err error) {
 	case err == nil:
 		k.waiting, k.why = time.Time{}, ""
 	default:
-		// waiting only moves back: if the clock is set back, counts must not look younger than they
-		// are.
+		// waiting only moves back, so that counts do not look younger after the clock is set back.
 		if k.waiting.IsZero() || !since.IsZero() && since.Before(k.waiting) {
 			k.waiting = since
 		}

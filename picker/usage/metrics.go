@@ -13,7 +13,7 @@ type series struct {
 	owners map[string]*Counts
 }
 
-// maxSeries bounds the number of owners in metrics; further owners are counted together as Other.
+// maxSeries bounds the owners in metrics; further owners count as Other.
 const maxSeries = 200
 
 func (s *series) add(owner string, c Counts) {

@@ -9,15 +9,15 @@ import (
 const (
 	// maxOpen bounds the requests in flight that Cut can count.
 	maxOpen = 20_000
-	// If no periodic entry of a request arrives for openFor, another process receives the entries,
-	// or the request's Envoy has ended. Envoy sends a periodic entry every 2 s (translator/envoy).
+	// Envoy sends a periodic entry of each request every 2 s (translator/envoy). If none arrives
+	// for openFor, another process receives the entries, or Envoy has ended.
 	openFor = 5 * time.Second
 )
 
 // open has the last periodic entry of each request in flight. Keeper.mu guards it.
 type open struct {
 	last map[string]seen
-	cut  map[string]bool // requests that Cut has counted, by ID
+	cut  map[string]bool // IDs of the requests that Cut has counted
 }
 
 type seen struct {
@@ -25,8 +25,8 @@ type seen struct {
 	at   time.Time
 }
 
-// note records a periodic entry. It reports whether the caller must count this entry: only a
-// request's last entry counts, and only if Cut has not counted the request.
+// note records a periodic entry. It returns whether to count the entry: only a request's last entry
+// counts, and only if Cut has not counted the request.
 func (o *open) note(u *accesslog.Used, now time.Time) bool {
 	switch {
 	case u.Open && len(o.last) >= maxOpen && o.last[u.ID].at.IsZero():
@@ -54,8 +54,7 @@ func (o *open) drop(now time.Time) {
 }
 
 // Cut counts the requests in flight as failed, with the bytes of their last periodic entries. A
-// process calls it after it has ended the Envoys of all its Gateways, which then send no last
-// entries.
+// process calls it after it has ended the Envoys of all its Gateways, which send no last entries.
 func (k *Keeper) Cut() {
 	now := k.cfg.Now()
 	k.mu.Lock()

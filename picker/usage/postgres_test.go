@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-project/penstock/picker/accesslog"
 )
 
-// postgres starts Debian's PostgreSQL in a folder of its own, and returns a URL and how to stop and
-// start it. Without the package the test is skipped.
+// postgres starts Debian's PostgreSQL in a temporary folder, and returns its URL and functions to
+// start and stop it. Without the package the test is skipped.
 func postgres(t *testing.T) (url string, start, stop func()) {
 	t.Helper()
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
@@ -72,8 +72,7 @@ func postgres(t *testing.T) (url string, start, stop func()) {
 	return "postgres://penstock@/postgres?host=" + dir, start, stop
 }
 
-// Several processes write to one PostgreSQL, with the statements that SQLite has. While it is down,
-// counts wait in the state folder.
+// Several processes write to one PostgreSQL. While it is down, counts wait in the state folder.
 func TestUsage_PostgreSQLOfSeveralProcesses(t *testing.T) {
 	url, start, stop := postgres(t)
 	c := &clock{noon}

@@ -13,7 +13,7 @@ import (
 
 // Query selects the rows of an Answer.
 type Query struct {
-	By    []string // columns (keyColumns) by which to group the counts; empty means one row for all
+	By    []string // columns (keyColumns) to group by; empty means one row for all
 	Since time.Duration
 }
 
@@ -35,12 +35,12 @@ func (q Query) Check() error {
 
 // Answer is the answer to a Query.
 type Answer struct {
-	// Since is the first hour with counts, in seconds since 1970; 0 if there are none. If the
-	// counts are only in the process's memory, it is the time of the first count.
+	// Since is the first hour with counts, in seconds since 1970; 0 without counts. If all counts
+	// are in memory, it is the time of the first count.
 	Since int64 `json:"since,omitempty"`
-	From  int64 `json:"from"` // the first hour that the rows include, in seconds since 1970
-	// Until is a time in seconds since 1970: the rows include every request that ended before
-	// Until. It is 0 if no process runs.
+	From  int64 `json:"from"` // first hour of the rows, in seconds since 1970
+	// Until is a time in seconds since 1970: the rows include every request that ended before. It
+	// is 0 if no process runs.
 	Until int64 `json:"until,omitempty"`
 	// Shared means that other processes write to the same database.
 	Shared bool `json:"shared,omitempty"`
@@ -51,8 +51,8 @@ type Answer struct {
 	Rows    []Row  `json:"rows"`
 }
 
-// Read answers a query. The answer includes all counts of this process so far, also if the database
-// does not have them yet.
+// Read answers a query. The answer includes all counts of this process, even those that the
+// database does not have yet.
 func (k *Keeper) Read(ctx context.Context, q Query) Answer { return k.read(ctx, q, true) }
 
 func (k *Keeper) read(ctx context.Context, q Query, flush bool) Answer {
@@ -139,7 +139,7 @@ func (k Key) only(columns []string) (out Key) {
 	return out
 }
 
-// Merge sums the answers of several processes, each of which has a database of its own.
+// Merge sums the answers of several processes with separate databases.
 func Merge(answers []Answer) (out Answer) {
 	sums := rows{}
 	var problems []string
@@ -165,8 +165,7 @@ func Merge(answers []Answer) (out Answer) {
 	return out
 }
 
-// ReadFolder answers a query from the files in a folder. The process that wrote them has ended.
-// ReadFolder changes no file.
+// ReadFolder answers a query from the files of a process that has ended. It changes no file.
 func ReadFolder(ctx context.Context, folder string, q Query, now func() time.Time) (Answer, error) {
 	k := New(Config{Folder: folder, Now: now, Log: slog.New(slog.DiscardHandler)})
 	list, _, err := segments(k.journal.folder, "")

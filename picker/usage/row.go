@@ -8,18 +8,18 @@ import (
 	"unicode/utf8"
 )
 
-// Other is the model, owner or pool of counts for which no separate name is kept.
+// Other is the model, owner or pool of counts without a separate name.
 const Other = "other"
 
-// maxName bounds a name in a row, in bytes, because clients choose the names of models.
+// maxName bounds a name in a row, in bytes: clients choose the names of models.
 const maxName = 256
 
-// Key identifies the counts of one row.
+// Key identifies a row's counts.
 type Key struct {
 	Hour  int64  `json:"hour,omitempty"`  // seconds since 1970; 0 means all hours
 	Owner string `json:"owner,omitempty"` // "" for a denied request without an owner
 	Model string `json:"model,omitempty"`
-	Pool  string `json:"pool,omitempty"` // pool, as text of an objectid.Target, or a Service
+	Pool  string `json:"pool,omitempty"` // text of an objectid.Target, or a Service
 }
 
 func (k Key) compare(o Key) int {
@@ -29,12 +29,12 @@ func (k Key) compare(o Key) int {
 
 // Counts are sums over requests.
 type Counts struct {
-	Requests  int64 `json:"requests"`  // requests that a gate permitted
-	Denied    int64 `json:"denied"`    // requests that a gate denied
-	Failed    int64 `json:"failed"`    // part of Requests: with status 400 or above, or without a complete response
-	Estimated int64 `json:"estimated"` // part of Requests: the tokens are estimates
-	// Input counts the tokens of prompts. Cached is the part of Input that was cached. Output
-	// counts the tokens of responses.
+	Requests  int64 `json:"requests"` // allowed by the access check
+	Denied    int64 `json:"denied"`
+	Failed    int64 `json:"failed"`    // part of Requests: status 400 or above, or no complete response
+	Estimated int64 `json:"estimated"` // part of Requests
+	// Input counts the tokens of prompts, and Cached the cached ones among them. Output counts the
+	// tokens of responses.
 	Input      int64   `json:"input"`
 	Cached     int64   `json:"cached"`
 	Output     int64   `json:"output"`

@@ -34,7 +34,7 @@ func answered(owner string, input, output uint64) accesslog.Used {
 		Accounted: true, Input: input, Output: output, Sent: 500, Received: 100}
 }
 
-// end leaves what a kill would leave: only files.
+// end leaves only files, like a kill.
 func (k *Keeper) end() {
 	k.database.close()
 	if k.journal.open != nil {

@@ -53,13 +53,12 @@ var (
 	errCommands = fmt.Errorf("ZMTP: the peer sends more than %d commands a minute", commandsPerMinute)
 )
 
-// Limits are the limits of one or several connections. A zero field means its default.
+// Limits are the limits of connections. A zero field means its default.
 type Limits struct {
 	Message int           // maximum size of a message, in bytes; default DefaultMessage
-	Timeout time.Duration // maximum duration of the handshake, and of each message; default 10 s
+	Timeout time.Duration // of the handshake, and of each message; default 10 s
 	// Large is a semaphore: its capacity is how many connections may read a large message at the
-	// same time. Own is such a semaphore for the connections of one peer. A nil semaphore means no
-	// limit.
+	// same time. Own is such a semaphore for the connections of one peer. nil means no limit.
 	Large, Own chan struct{}
 }
 
@@ -71,10 +70,10 @@ type Conn struct {
 	memory []byte
 	frames [][]byte
 	ends   []int
-	large  bool // the connection holds a slot of Limits.Large and of Limits.Own
+	large  bool // the connection holds a place in Limits.Large and Limits.Own
 
 	commands int
-	since    time.Time // start of the minute for which commands counts
+	since    time.Time // start of the minute that commands counts
 }
 
 var greeting = func() [64]byte {
@@ -84,8 +83,8 @@ var greeting = func() [64]byte {
 	return g
 }()
 
-// Handshake makes a Conn from a TCP connection. It closes nc on failure. socketType is this end's
-// ZeroMQ socket type, such as SUB.
+// Handshake makes a Conn from a TCP connection, which it closes on failure. socketType is this
+// end's ZeroMQ socket type, such as SUB.
 func Handshake(nc net.Conn, socketType string, limits Limits) (*Conn, error) {
 	limits.Message, limits.Timeout = cmp.Or(limits.Message, DefaultMessage), cmp.Or(limits.Timeout, defaultTimeout)
 	c := &Conn{nc: nc, limits: limits, reader: bufio.NewReaderSize(nc, buffer)}
@@ -174,8 +173,8 @@ func (c *Conn) Close() error { return c.nc.Close() }
 // Subscribe subscribes to a PUB socket's messages whose first frame begins with topic.
 func (c *Conn) Subscribe(topic string) error { return c.Write(append([]byte{1}, topic...)) }
 
-// Read returns the frames of the next message. They are valid until the next Read or Free. After an
-// error, the connection is unusable.
+// Read returns the frames of the next message, valid until the next Read or Free. After an error,
+// the connection is unusable.
 func (c *Conn) Read() (frames [][]byte, err error) {
 	c.memory, c.ends = c.memory[:0], c.ends[:0]
 	if c.release(); cap(c.memory) > large {
@@ -193,7 +192,7 @@ func (c *Conn) Read() (frames [][]byte, err error) {
 			if err := c.command(size); err != nil {
 				return nil, err
 			}
-			if len(c.ends) == 0 { // no message has begun, so the command is a heartbeat
+			if len(c.ends) == 0 { // between messages, so the command is a heartbeat
 				if err := c.nc.SetReadDeadline(time.Time{}); err != nil {
 					return nil, err
 				}
@@ -231,8 +230,8 @@ func (c *Conn) await() error {
 	return c.nc.SetReadDeadline(time.Now().Add(c.limits.Timeout))
 }
 
-// place takes a slot of Own and then of Large, so that connections of one peer that wait for Own
-// hold no slots of Large.
+// place takes a place in Own and then in Large. So connections of one peer that wait for Own hold
+// no place in Large.
 func (c *Conn) place() error {
 	wait := time.NewTimer(c.limits.Timeout)
 	defer wait.Stop()
@@ -267,7 +266,7 @@ func (c *Conn) release() {
 	}
 }
 
-// Free releases the memory of the last message. The caller calls it if it will not read again soon.
+// Free releases the memory of the last message, before a long pause between reads.
 func (c *Conn) Free() {
 	c.release()
 	c.memory, c.frames = nil, nil

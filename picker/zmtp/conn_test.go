@@ -69,7 +69,7 @@ func TestZMTP_SubscriberOfAnotherImplementationReadsOurPublisher(t *testing.T) {
 	}
 }
 
-// A peer that announces more than is allowed, or more than it sends, takes no memory.
+// A peer that announces more than it may, or more than it sends, takes no memory.
 func TestZMTP_AnnouncedLengthTakesNoMemory(t *testing.T) {
 	c, theirs := connected(t, Limits{})
 	go func() { _, _ = theirs.Write(binary.BigEndian.AppendUint64([]byte{flagLong}, DefaultMessage+1)) }()
@@ -159,7 +159,7 @@ func TestZMTP_PingIsAnswered(t *testing.T) {
 	_ = theirs.Close()
 }
 
-// Without handling of heartbeats, an idle connection would end 10 s after the first heartbeat.
+// Heartbeats keep an idle connection open. Without answers, it would end 10 s after the first one.
 func TestZMTP_HeartbeatsKeepAnIdleConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, theirs := connected(t, Limits{})

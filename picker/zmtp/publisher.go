@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// queued is how many messages may wait to be sent on a connection. Send drops further messages, as
-// ZeroMQ's PUB sockets do.
+// queued is how many messages may wait on a connection. Send drops further messages, as ZeroMQ's
+// PUB sockets do.
 const queued = 1024
 
 // Publisher is a PUB socket. It sends every message to all connected SUB sockets, whatever their
@@ -51,14 +51,14 @@ func (p *Publisher) Dial(ctx context.Context, address string, again time.Duratio
 	}
 }
 
-// Subscribers returns the number of connected SUB sockets that have subscribed.
+// Subscribers counts the connected SUB sockets that have subscribed.
 func (p *Publisher) Subscribers() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.conns)
 }
 
-// Send sends a message to all subscribers, without waiting for them.
+// Send sends a message to all subscribers, without waiting.
 func (p *Publisher) Send(frames ...[]byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

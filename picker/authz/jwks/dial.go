@@ -13,21 +13,17 @@ import (
 )
 
 const (
-	// dialTimeout bounds the connection to one address.
-	dialTimeout = 3 * time.Second
-	// maxAddresses bounds how many of a host's addresses a fetch tries.
+	dialTimeout  = 3 * time.Second
 	maxAddresses = 4
 )
 
-// metadata lists the addresses of the clouds' metadata servers, except link-local addresses: AWS
-// and Google over IPv6, Alibaba, Azure, Oracle.
+// metadata lists the clouds' metadata servers, except link-local addresses: AWS and Google over
+// IPv6, Alibaba, Azure, Oracle.
 var metadata = []netip.Addr{
 	netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("fd20:ce::254"), netip.MustParseAddr("100.100.100.200"),
 	netip.MustParseAddr("168.63.129.16"), netip.MustParseAddr("192.0.0.192"),
 }
 
-// allowed returns an error if the operator does not allow fetches from the host of a URL
-// (Config.Hosts).
 func (f *Fetcher) allowed(u *url.URL) error {
 	at := endpointOf(u)
 	if f.cfg.AnyHost {
@@ -35,7 +31,7 @@ func (f *Fetcher) allowed(u *url.URL) error {
 	}
 	for _, h := range f.cfg.Hosts {
 		host, port, err := net.SplitHostPort(h)
-		if err != nil { // it has no port
+		if err != nil { // without a port
 			host, port = strings.Trim(h, "[]"), "443"
 		}
 		if strings.EqualFold(host, at.host) && port == at.port {
@@ -97,7 +93,6 @@ func (f *Fetcher) resolve(ctx context.Context, host string) ([]netip.Addr, error
 	return out, err
 }
 
-// reachable returns an error if a fetch for a source must not connect to an address.
 func (f *Fetcher) reachable(ctx context.Context, s Source, u *url.URL, at netip.AddrPort) error {
 	const another = "write the URL of another server, or the keys to jwks.inline"
 	ip := at.Addr()

@@ -16,20 +16,19 @@ import (
 
 const (
 	// fetchTimeout bounds a fetch, including discovery.
-	fetchTimeout = 10 * time.Second
-	// maxBody and maxHeader bound a response's body and headers, in bytes.
-	maxBody, maxHeader = 256 << 10, 16 << 10
+	fetchTimeout       = 10 * time.Second
+	maxBody, maxHeader = 256 << 10, 16 << 10 // in bytes
 	maxRedirects       = 3
-	maxText            = 300 // bounds Problem.Text, in bytes
+	maxText            = 300 // in bytes, for Problem.Text
 )
 
 // Problem is why a set could not be fetched (Text), and what the policy's author can do (Fix).
 type Problem struct{ Text, Fix string }
 
-// Error implements error.
+// Error returns p.Text.
 func (p *Problem) Error() string { return p.Text }
 
-// problemOf returns the Problem that a fetch's error wraps, or a new Problem with the error's text.
+// problemOf returns the Problem that an error wraps, or a new Problem with the error's text.
 func problemOf(err error) *Problem {
 	var p *Problem
 	if errors.As(err, &p) {
@@ -45,13 +44,12 @@ func problemOf(err error) *Problem {
 		text = fmt.Sprintf("the server has not answered within %s", fetchTimeout)
 	case strings.Contains(text, "malformed"): // net/http's text would quote the answer
 		text = "the answer is no HTTP response"
-	case len(text) > maxText: // for example, it lists the names of a certificate
+	case len(text) > maxText: // such as a list of the names of a certificate
 		text = strings.ToValidUTF8(text[:maxText], "") + "…"
 	}
 	return &Problem{text, "see that the server answers, and that the URL is right"}
 }
 
-// fetch returns the text of a source's set.
 func (f *Fetcher) fetch(ctx context.Context, s Source) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
@@ -86,7 +84,6 @@ func (f *Fetcher) fetch(ctx context.Context, s Source) ([]byte, error) {
 	return f.get(ctx, s, next, token)
 }
 
-// parse parses the URL of a fetch, and returns an error if the operator does not allow its host.
 func (f *Fetcher) parse(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil {
@@ -100,7 +97,7 @@ func (f *Fetcher) get(ctx context.Context, s Source, u *url.URL, token string) (
 	if err != nil {
 		return nil, err
 	}
-	transport := &http.Transport{ // no proxy: it would resolve the host itself, so no address would be checked
+	transport := &http.Transport{ // without a proxy, which would resolve the host itself
 		DialContext:       f.dialer(s, u),
 		TLSClientConfig:   &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 		DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHeader,

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// hosts resolves names; others are unknown.
+// hosts resolves its own names only.
 type hosts map[string]string
 
 func (h hosts) lookup(_ context.Context, _, host string) ([]netip.Addr, error) {
@@ -47,7 +47,7 @@ func serve(t *testing.T, tls bool, h http.HandlerFunc) *httptest.Server {
 	return s
 }
 
-// fails expects a problem of a fetch with a text, and no answer in it.
+// fails expects that a fetch fails with the text want, without a part of the answer.
 func fails(t *testing.T, what string, f *Fetcher, s Source, want string) {
 	t.Helper()
 	text, err := f.fetch(context.Background(), s)
@@ -60,7 +60,7 @@ func fails(t *testing.T, what string, f *Fetcher, s Source, want string) {
 	}
 }
 
-// Whatever a server sends, a fetch ends soon, with a problem that does not quote the answer.
+// Against any server, a fetch ends soon, with a problem that does not quote the answer.
 func TestFetch_HostileServersAreBounded(t *testing.T) {
 	hang := make(chan struct{})
 	defer close(hang)
@@ -123,7 +123,7 @@ func TestFetch_FollowsRedirectsOfItsHost(t *testing.T) {
 	}
 }
 
-// A source reaches the hosts of the operator alone, and only at addresses that are no one else's.
+// A fetch reaches only the operator's hosts, and no forbidden address.
 func TestFetch_ForbiddenAddressesAreNotDialled(t *testing.T) {
 	names := hosts{"idp.example": "192.0.2.1", "sneaky.example": "169.254.169.254", "api.example": "192.0.2.9",
 		"mapped.example": "::ffff:169.254.169.254", "nat64.example": "64:ff9b::192.0.2.9"}
@@ -195,7 +195,7 @@ func TestFetch_VerifiesTheServersCertificate(t *testing.T) {
 		Source{URI: strings.Replace(s.URL, "127.0.0.1", "idp.test", 1), CA: ca}, "certificate")
 }
 
-// Discovery must be of the issuer itself; a token is sent to the issuer's host alone.
+// The discovery document must name the issuer. The token is sent only to the issuer's host.
 func TestFetch_DiscoversTheKeysOfTheIssuer(t *testing.T) {
 	far := serve(t, false, func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "far %q", r.Header.Get("authorization"))

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// refreshInterval is the time from a successful fetch of a source to the next fetch. A key that
-	// the issuer removes stays valid here for up to this time.
+	// refreshInterval is the time between successful fetches of a source. A key that the issuer
+	// removes stays valid here for up to this time.
 	refreshInterval = 5 * time.Minute
 	// minInterval is the least time between the starts of two fetches of a source.
 	minInterval = 10 * time.Second
@@ -22,23 +22,21 @@ type Config struct {
 	// every host.
 	Hosts   []string
 	AnyHost bool
-	// Never returns the kind of an address to which no fetch may connect; "" for every other
-	// address.
+	// Never returns why no fetch may connect to an address, or "".
 	Never func(netip.Addr) string
 	// Forms returns an address and every address to which a network may translate it, as NAT64
-	// does. Each of them is checked. If Forms is nil, only the address itself is checked.
+	// does. All are checked. A nil Forms means only the address itself.
 	Forms func(netip.Addr) []netip.Addr
-	// APIServers are the API server's addresses, HOST:PORT. A fetch may reach them only for the
+	// APIServers are the API server's addresses, HOST:PORT. A fetch may reach these only for the
 	// keys of tokens that the API server issues.
 	APIServers []string
-	// APIEndpoints returns further addresses of the API server. While it fails, every address
-	// counts as the API server's. It may be nil.
+	// APIEndpoints returns further addresses of the API server; may be nil. While it fails, every
+	// address counts as the API server's.
 	APIEndpoints func(context.Context) ([]netip.AddrPort, error)
-	// Lookup resolves a host's name. *net.Resolver's LookupNetIP implements it.
+	// Lookup resolves a host's name, as *net.Resolver's LookupNetIP.
 	Lookup func(ctx context.Context, network, host string) ([]netip.Addr, error)
-	// Now returns the current time.
-	Now func() time.Time
-	// Changed is called after the set or the Problem of a source has changed; may be nil.
+	Now    func() time.Time
+	// Changed is called after a source's set or Problem has changed; may be nil.
 	Changed func()
 }
 
@@ -56,12 +54,12 @@ type Fetcher struct {
 }
 
 type state struct {
-	text    []byte   // the JSON text of set
-	set     *Set     // the last good set; nil before the first
-	problem *Problem // why the last fetch failed, or the inline set is invalid; nil if neither
+	text    []byte
+	set     *Set     // nil before the first
+	problem *Problem // why the last fetch failed, or the inline set is invalid, or nil
 	begun   time.Time
-	next    time.Time // the next fetch is due then; zero if inline, or during a fetch
-	// running is closed at the end of the fetch in flight; nil if no fetch is in flight.
+	next    time.Time // time of the next fetch; zero if inline, or during a fetch
+	// running is closed at the end of the fetch in flight; nil without one.
 	running  chan struct{}
 	failures int
 }
@@ -73,7 +71,7 @@ func New(cfg Config) *Fetcher {
 	return f
 }
 
-// Follow replaces the followed sources. The sets of other sources are dropped.
+// Follow replaces the followed sources, and drops the sets of others.
 func (f *Fetcher) Follow(sources []Source) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -98,7 +96,6 @@ func (f *Fetcher) Follow(sources []Source) {
 	f.awake()
 }
 
-// awake makes Run check at once which sources are due.
 func (f *Fetcher) awake() {
 	select {
 	case f.wake <- struct{}{}:
@@ -116,8 +113,8 @@ func (f *Fetcher) Get(s Source) *Set {
 	return nil
 }
 
-// Problem returns why the last fetch of a source failed; nil if it succeeded, or if no fetch has
-// ended yet. kept reports whether an earlier set is still in use.
+// Problem returns why the last fetch of a source failed; nil if it succeeded, or none has ended.
+// kept reports whether an earlier set is still in use.
 func (f *Fetcher) Problem(s Source) (p *Problem, kept bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -136,7 +133,7 @@ func (f *Fetcher) Pending(s Source) bool {
 }
 
 // Refresh waits for a fetch of a source until ctx ends, and reports whether the fetch has ended. If
-// no fetch is in flight, Refresh begins one, unless the last fetch began within minInterval.
+// no fetch is in flight, Refresh begins one, but only minInterval after the last began.
 func (f *Fetcher) Refresh(ctx context.Context, s Source) bool {
 	f.mu.Lock()
 	at := f.sources[s]
@@ -164,7 +161,6 @@ func (f *Fetcher) Refresh(ctx context.Context, s Source) bool {
 	}
 }
 
-// begin marks a fetch as in flight.
 func (s *state) begin(now time.Time) { s.begun, s.running = now, make(chan struct{}) }
 
 // Run fetches sets until ctx ends.
@@ -193,7 +189,6 @@ func (f *Fetcher) Run(ctx context.Context) error {
 	}
 }
 
-// due returns the sources to fetch now, and the time until the next source is due.
 func (f *Fetcher) due() (due []Source, wait time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -201,7 +196,7 @@ func (f *Fetcher) due() (due []Source, wait time.Duration) {
 	wait = refreshInterval
 	for s, at := range f.sources {
 		switch {
-		case at.next.IsZero(): // the source is inline, or its fetch is in flight
+		case at.next.IsZero(): // inline, or a fetch is in flight
 		case at.next.After(now):
 			wait = min(wait, at.next.Sub(now))
 		default:
@@ -215,7 +210,6 @@ func (f *Fetcher) due() (due []Source, wait time.Duration) {
 	return due, wait
 }
 
-// done stores the result of a fetch.
 func (f *Fetcher) done(s Source, text []byte, err error) {
 	f.mu.Lock()
 	at := f.sources[s]
@@ -244,8 +238,8 @@ func (f *Fetcher) done(s Source, text []byte, err error) {
 	}
 }
 
-// take replaces the set, unless the fetch failed. If the text is unchanged, take keeps the old
-// *Set, so that package jwt keeps the tokens that it has verified with this set.
+// take replaces the set, except after a failed fetch. If the text is unchanged, take keeps the old
+// *Set, so that package jwt keeps the tokens verified with this set.
 func (s *state) take(text []byte, err error) {
 	if err == nil && s.set != nil && bytes.Equal(text, s.text) {
 		s.problem = nil

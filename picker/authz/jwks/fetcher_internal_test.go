@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// ed is a set with one Ed25519 key.
+// ed returns a set with one Ed25519 key.
 func ed(id string) string {
 	const public = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo" // RFC 8037, appendix A.2
 	return fmt.Sprintf(`{"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": %q, "x": %q}]}`, id, public)
@@ -19,7 +19,7 @@ func ed(id string) string {
 // server answers fetches in virtual time.
 type server struct {
 	mu    sync.Mutex
-	text  string // "": an error
+	text  string // "" means an error
 	hangs bool
 	begun []time.Time
 }
@@ -54,7 +54,6 @@ func (s *server) count() int {
 
 var idp = Source{Issuer: "https://idp.example", URI: "https://idp.example/keys"}
 
-// running runs a fetcher of one source, until the test ends.
 func running(t *testing.T, s *server, changed func()) *Fetcher {
 	t.Helper()
 	f := New(Config{Now: time.Now, Changed: changed})
@@ -80,7 +79,7 @@ func has(f *Fetcher, id string) bool {
 	return known
 }
 
-// advance passes time on the virtual clock.
+// advance advances the virtual clock.
 func advance(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -115,7 +114,7 @@ func TestFetcher_KeepsTheLastGoodSet(t *testing.T) {
 	})
 }
 
-// Clients that send unknown keys cause no more than one fetch in ten seconds.
+// Unknown keys in tokens cause at most one fetch in ten seconds.
 func TestFetcher_RefreshesAtMostOnceInTenSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{text: ed("one")}
@@ -169,7 +168,7 @@ func TestFetcher_BacksOffFromAServerThatFails(t *testing.T) {
 	})
 }
 
-// A server that hangs delays no other source, and a caller waits as long as it wants.
+// A server that hangs delays no other source, and Refresh waits only until its context ends.
 func TestFetcher_HangingServerDelaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{hangs: true}

@@ -13,7 +13,6 @@ import (
 )
 
 const (
-	// maxKeys bounds the keys of a set.
 	maxKeys = 64
 	// maxTried bounds how many keys are tried for a token that does not name its key (kid).
 	maxTried = 8
@@ -21,17 +20,17 @@ const (
 	minRSABits = 2048
 )
 
-// Set has the public keys of an issuer. Immutable.
+// Set has an issuer's public keys. It is immutable.
 type Set struct{ keys []key }
 
 type key struct {
-	id, algorithm string // kid and alg; "" if the set does not state them
-	public        any    // *rsa.PublicKey, *ecdsa.PublicKey or ed25519.PublicKey
+	id, algorithm string // kid and alg; "" if absent
+	public        any
 }
 
 // Parse reads a JSON Web Key Set. It ignores keys that verify no signatures of tokens: private and
-// symmetric keys, keys for encryption, and unsupported types (RFC 7517, section 5). It returns an
-// error if no key is left.
+// symmetric keys, keys for encryption, and unsupported types (RFC 7517, section 5). It fails if no
+// key is left.
 func Parse(text []byte) (*Set, error) {
 	var doc struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -72,15 +71,15 @@ func parseKey(raw []byte) (key, bool) {
 	return key{k.KeyID, k.Algorithm, k.Key}, true
 }
 
-// Algorithms are the signature algorithms of tokens. All are asymmetric: if a symmetric algorithm
-// were accepted, an attacker could sign tokens with the public key as the secret.
+// Algorithms are the signature algorithms of tokens. All are asymmetric: with a symmetric one, an
+// attacker could sign tokens with the public key as the secret.
 func Algorithms() []jose.SignatureAlgorithm {
 	return []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256,
 		jose.ES384, jose.ES512, jose.EdDSA}
 }
 
-// Find returns the keys that may have signed a token. id and algorithm are the kid and alg of the
-// token's header. known is false if no key of the set has this id; a newer set may have the key.
+// Find returns the keys that may have signed a token with the headers kid (id) and alg (algorithm).
+// known is false if no key of the set has this id. A newer set may have the key.
 func (s *Set) Find(id, algorithm string) (keys []any, known bool) {
 	known = id == ""
 	for _, k := range s.keys {
@@ -92,7 +91,6 @@ func (s *Set) Find(id, algorithm string) (keys []any, known bool) {
 	return keys, known
 }
 
-// fits reports whether a key verifies signatures of an algorithm.
 func (k key) fits(algorithm string) bool {
 	if k.algorithm != "" && k.algorithm != algorithm {
 		return false

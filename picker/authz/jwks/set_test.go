@@ -56,7 +56,7 @@ func set(keys ...jwk) []byte {
 	return out
 }
 
-// A key that is no public key for signatures verifies nothing, and does not spoil the others.
+// Parse ignores each key that is no public key for signatures, and keeps the set's other keys.
 func TestSet_HasOnlyPublicKeysForSignatures(t *testing.T) {
 	for name, k := range map[string]jwk{
 		"for encryption": ecKey("other").with("use", "enc"),

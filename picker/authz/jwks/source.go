@@ -14,8 +14,8 @@ type Source struct {
 	URI, Inline string
 	// CA holds the CAs that a fetch trusts, in PEM; "" means the system's CAs.
 	CA string
-	// Token is a bearer token for the fetch. It is sent only to the host of URI, or of Issuer if
-	// URI is "". "" means none.
+	// Token is a bearer token for the fetch, or "". It is sent only to the host of URI, or of
+	// Issuer if URI is "".
 	Token string `json:"-"`
 }
 
@@ -33,8 +33,6 @@ func (s Source) String() string {
 // wellKnown is the path of OpenID Connect discovery below an issuer (Discovery 1.0, section 4).
 const wellKnown = "/.well-known/openid-configuration"
 
-// start returns the first URL that a fetch requests, and whether it is the discovery document's
-// URL.
 func (s Source) start() (first string, discovery bool) {
 	if s.URI != "" {
 		return s.URI, false
@@ -42,13 +40,11 @@ func (s Source) start() (first string, discovery bool) {
 	return strings.TrimSuffix(s.Issuer, "/") + wellKnown, true
 }
 
-// issues reports whether a URL has the host and the port of the issuer.
 func (s Source) issues(u *url.URL) bool {
 	issuer, err := url.Parse(s.Issuer)
 	return err == nil && issuer.Host != "" && endpointOf(issuer) == endpointOf(u)
 }
 
-// endpoint is a host in lower case and a port.
 type endpoint struct{ host, port string }
 
 func endpointOf(u *url.URL) endpoint {

@@ -11,23 +11,21 @@ import (
 	"time"
 )
 
-// These are the limits of an Identity: the lengths of its strings, in bytes, and the numbers of
-// groups and models. An APIKey has the same limits.
+// Limits of an Identity, as of an APIKey: the lengths of strings, in bytes, and the numbers of
+// groups and models.
 const (
 	maxOwner, maxGroups, maxGroup = 128, 32, 128
 	maxModels, maxModel           = 64, 256
 	maxObjective                  = 253
 )
 
-// ErrExpired is the error for a token that has no exp, or whose exp has passed. Its issuer and
-// audience are right.
+// ErrExpired is the error for a token from the right issuer and for the right audience that has no
+// exp, or whose exp has passed.
 var ErrExpired = errors.New("it has expired, or never does")
 
-// skew is how far the issuer's clock may be ahead of ours when nbf is compared. exp is compared
-// exactly.
+// skew is how far the issuer's clock may be ahead of ours for nbf; exp is compared exactly.
 const skew = time.Minute
 
-// Errors of tokens.
 var (
 	errForm     = errors.New("it is no token with one signature of an asymmetric algorithm")
 	errKey      = errors.New("no key of its issuer has signed it")
@@ -50,8 +48,8 @@ func parseClaims(payload []byte) (claims, error) {
 	return c, nil
 }
 
-// find returns the claim with a name. If no claim has this name, find takes it as a path of names
-// with dots between them. It returns nil for "".
+// find returns the claim with a name, or else at a path of names with dots between them; nil for
+// "".
 func (c claims) find(name string) any {
 	if name == "" {
 		return nil
@@ -70,15 +68,14 @@ func (c claims) find(name string) any {
 	return at
 }
 
-// text returns a claim if it is a string; otherwise "".
 func (c claims) text(name string) string {
 	text, _ := c.find(name).(string)
 	return text
 }
 
-// list returns the strings of a claim, at most most. The claim is a list of strings, or one string
-// with spaces as separators. Empty strings, duplicates, strings of more than longest bytes and
-// elements of other types are ignored.
+// list returns up to most strings of a claim: a list, or one string with spaces as separators.
+// Empty strings, duplicates, strings of more than longest bytes and elements of other types are
+// ignored.
 func (c claims) list(name string, most, longest int) []string {
 	var all []string
 	switch v := c.find(name).(type) {
@@ -91,7 +88,7 @@ func (c claims) list(name string, most, longest int) []string {
 			}
 		}
 	}
-	out := []string{} // not nil: a nil list would permit all models
+	out := []string{} // not nil, which would permit all models
 	for _, text := range all {
 		if text != "" && len(text) <= longest && len(out) < most && !slices.Contains(out, text) {
 			out = append(out, text)
@@ -115,7 +112,7 @@ func (c claims) when(name string) (time.Time, bool) {
 }
 
 // accept returns the identity that claims describe, if a rule accepts them at a given time. The
-// caller has verified the token's signature.
+// token's signature must be verified.
 func (c claims) accept(rule *Rule, now time.Time) (*Identity, error) {
 	if issuer, _ := c["iss"].(string); issuer == "" || issuer != rule.Source.Issuer {
 		return nil, errIssuer
@@ -155,7 +152,6 @@ func (c claims) accept(rule *Rule, now time.Time) (*Identity, error) {
 	return id, nil
 }
 
-// objectiveName matches the valid names of InferenceObjectives.
 var objectiveName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)
 
 // ownerOf percent-encodes an owner, so that different owners stay different in headers and logs. It

@@ -1,11 +1,10 @@
 // Package jwt verifies JSON Web Tokens (RFC 7519) for the authorization service (picker/authz).
 //
 //	rule.go      Rule: what a policy requires of a token, and where a token describes its caller
-//	verifier.go  Verifier: tokens that count, and what has been verified already
+//	verifier.go  Verifier: verifies tokens, with a cache
 //	claims.go    the claims of a token
 //
-// The keys come from package jwks. The caller of Verify is picker/authz, which then treats an
-// Identity as an API key.
+// The keys come from package jwks. picker/authz calls Verify, and treats an Identity as an API key.
 //
 // Invariants:
 //   - A token is valid only if a key of its issuer has signed it with an asymmetric algorithm, the

@@ -37,7 +37,7 @@ type Verifier struct {
 	keys Keys
 
 	mu             sync.Mutex
-	recent, former map[verified]result // when recent is full, it becomes former
+	recent, former map[verified]result // a full recent becomes former
 }
 
 type verified struct {
@@ -55,9 +55,9 @@ func New(keys Keys) *Verifier {
 	return &Verifier{keys: keys, recent: map[verified]result{}}
 }
 
-// Verify returns the identity that a token describes, if a rule accepts the token at a given time;
-// otherwise an error. If the current set lacks the token's key, Verify waits for a newer set until
-// ctx ends.
+// Verify returns the identity that a token describes, or why a rule does not accept the token at a
+// given time. If the current set lacks the token's key, Verify waits for a newer set until ctx
+// ends.
 func (v *Verifier) Verify(ctx context.Context, rule *Rule, token string, now time.Time) (*Identity, error) {
 	if !Formed(token) {
 		return nil, errForm
@@ -76,8 +76,8 @@ func (v *Verifier) Verify(ctx context.Context, rule *Rule, token string, now tim
 	return id, err
 }
 
-// check verifies a token with a set. known is false if the set lacks the token's key, so that a
-// newer set may have it.
+// check verifies a token with a set. known is false if the set lacks the token's key, which a newer
+// set may have.
 func (v *Verifier) check(set *jwks.Set, rule *Rule, token string, now time.Time) (id *Identity, known bool, err error) {
 	if set == nil {
 		return nil, false, ErrNoKeys
@@ -112,7 +112,6 @@ func (v *Verifier) check(set *jwks.Set, rule *Rule, token string, now time.Time)
 	return nil, known, errKey
 }
 
-// remembered returns the cached identity of a token that was verified with this set, or nil.
 func (v *Verifier) remembered(at verified, set *jwks.Set) *Identity {
 	v.mu.Lock()
 	defer v.mu.Unlock()

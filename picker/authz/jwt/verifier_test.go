@@ -205,7 +205,7 @@ func TestVerify_TokenOfTheIssuerDescribesItsCaller(t *testing.T) {
 	}
 }
 
-// What is not verified does not count.
+// Verify rejects every token that differs from a valid one in one respect.
 func TestVerify_EverythingElseIsNoToken(t *testing.T) {
 	i, mallory := newIssuer(t), newIssuer(t)
 	k := &keys{set: parse(t, i.set())}
@@ -274,13 +274,13 @@ func TestVerify_EverythingElseIsNoToken(t *testing.T) {
 	}
 }
 
-// signedText is a token with a payload that is no claims.
+// signedText returns a token with any payload.
 func signedText(i *issuer, payload string) string {
 	text := encode(marshal(object{"alg": "EdDSA", "kid": "ed"})) + "." + encode([]byte(payload))
 	return text + "." + encode(i.signEd([]byte(text)))
 }
 
-// Different owners stay different, and none breaks a header.
+// Owners are percent-encoded: different owners stay different, and are valid in a header.
 func TestVerify_OwnersAreEncoded(t *testing.T) {
 	i := newIssuer(t)
 	v := jwt.New(&keys{set: parse(t, i.set())})
@@ -295,7 +295,7 @@ func TestVerify_OwnersAreEncoded(t *testing.T) {
 	}
 }
 
-// A claim that restricts the caller, and is missing, permits nothing.
+// If the claim with the models is missing, the caller may use no model.
 func TestVerify_MissingModelsPermitNone(t *testing.T) {
 	i := newIssuer(t)
 	v := jwt.New(&keys{set: parse(t, i.set())})
@@ -328,7 +328,8 @@ func TestVerify_MissingModelsPermitNone(t *testing.T) {
 	}
 }
 
-// A verified token counts until its exp, whatever the clock does, and no longer than its key.
+// A verified token is valid exactly until its exp, even if the clock moves back, and only while the
+// set has its key.
 func TestVerify_RemembersUntilExpOrAnotherSet(t *testing.T) {
 	i := newIssuer(t)
 	k := &keys{set: parse(t, i.set())}
@@ -379,7 +380,7 @@ func TestVerify_UnknownKeyIsFetched(t *testing.T) {
 	}
 }
 
-// Tokens never panic, and none counts unless the issuer has signed it.
+// For any text, Verify does not panic, and accepts only tokens that the issuer has signed.
 func FuzzVerify_OnlySignedTokensCount(f *testing.F) {
 	i := newIssuer(f)
 	v := jwt.New(&keys{set: parse(f, i.set())})
@@ -395,7 +396,7 @@ func FuzzVerify_OnlySignedTokensCount(f *testing.F) {
 	})
 }
 
-// Claims of any form are read without a panic, and bound what they describe.
+// For any claims, Verify does not panic, and the identity is within its limits.
 func FuzzVerify_ClaimsOfAnyForm(f *testing.F) {
 	i := newIssuer(f)
 	v := jwt.New(&keys{set: parse(f, i.set())})

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// maxBody bounds a request's body, and heldBodies all bodies in memory, in bytes. A body is the
-	// largest body that a gateway accepts, with JSON around it.
+	// maxBody bounds a request's body, and heldBodies all bodies in memory, in bytes. A gateway
+	// accepts bodies of up to 32 MiB, which then get JSON around them.
 	maxBody, heldBodies = 33 << 20, 2 * 33 << 20
 	// maxText bounds the text of a prompt in bytes, and maxTokens its tokens.
 	maxText, maxTokens = 4 << 20, 1 << 20
@@ -31,7 +31,7 @@ const (
 // Config configures a Processor. Tokenize is required.
 type Config struct {
 	Tokenize func(text string) ([]uint32, error)
-	Router   string        // the router's URL; "" for none
+	Router   string        // URL; "" for none
 	Tokens   string        // the token store's URL; "" means that answers have the token IDs
 	Timeout  time.Duration // default 300 ms
 	Log      *slog.Logger  // default slog.Default()
@@ -49,7 +49,7 @@ type Processor struct {
 	failures *prometheus.CounterVec
 
 	mu      sync.Mutex
-	failing map[string]bool // whether the last call of a program failed, by program, so that only changes are logged
+	failing map[string]bool // whether a program's last call failed, to log only changes
 }
 
 // New returns a Processor, and registers its metrics. An invalid URL is an error.

@@ -60,8 +60,8 @@ func ask(t *testing.T, p *Processor, body string) (status int, a answer) {
 	return w.Code, a
 }
 
-// Each branch of the proposal's diagram: with and without route, with and without a token store,
-// and while the router or the store fails.
+// Process answers with and without route, with and without a token store, and while the router or
+// the store fails.
 func TestProcess_EachBranchAnswers(t *testing.T) {
 	store := tokenstore.New(tokenstore.Config{}, prometheus.NewRegistry())
 	storeURL := program(t, tokenstore.ServerConfig(), "", store.Paths)
@@ -230,8 +230,8 @@ func TestProcess_TraceContextReachesPeers(t *testing.T) {
 	}
 }
 
-// FuzzProcess_AnswersOrNamesTheError checks that every body gets token IDs or an error for the
-// caller, and never a panic.
+// FuzzProcess_AnswersOrNamesTheError checks that every body gets token IDs or a client error,
+// without a panic.
 func FuzzProcess_AnswersOrNamesTheError(f *testing.F) {
 	for _, seed := range []string{
 		`{"request_body":{"model":"m","messages":[{"role":"user","content":"a"}],"route":true},"headers":{"x-request-id":"1"}}`,

@@ -56,7 +56,7 @@ func (f *fields) text() (string, []uint32, error) {
 	case present(f.Input):
 		var messages []message
 		if external.FormOf(f.Input) == external.TextForm {
-			text, _ := content(f.Input) // cannot fail for a JSON string
+			text, _ := content(f.Input) // no error for a JSON string
 			line("user", text)
 		} else if err := json.Unmarshal(f.Input, &messages); err != nil {
 			return "", nil, errors.New("request_body.input is neither a text nor a list of messages")

@@ -25,13 +25,12 @@ import (
 )
 
 const (
-	maxWorkers = 1000
-	// maxBody bounds a request's body, and heldBodies all bodies in memory, in bytes.
-	maxBody, heldBodies = 8 << 20, 32 << 20
-	// blocks bounds the blocks in the table of all workers' prefixes: 60 MiB.
+	maxWorkers          = 1000
+	maxBody, heldBodies = 8 << 20, 32 << 20 // in bytes, for one body and all
+	// blocks bounds the table of all workers' prefixes, at 60 MiB.
 	blocks      = 1 << 20
 	lookupEvery = 2 * time.Second
-	// readRate is the assumed speed at which a worker reads prompts, in tokens a second.
+	// readRate is the assumed speed of workers, in prompt tokens a second.
 	readRate = 8000
 	// rereadWeight is the cost of an uncached token of the prompt, relative to a token that waits
 	// at the worker.
@@ -42,8 +41,8 @@ const (
 type Config struct {
 	Workers     []string // HOST:PORT, at most 1,000
 	Service     string   // NAME:PORT in DNS; "" for none
-	CacheTokens int      // size of a worker's KV cache, in tokens; default prefix.DefaultCapacity
-	// Lookup resolves the name of Service; default: the system's resolver.
+	CacheTokens int      // of a worker's KV cache; default prefix.DefaultCapacity
+	// Lookup resolves the name of Service; nil means the system's resolver.
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
 	Log    *slog.Logger // default slog.Default()
 }
@@ -63,7 +62,7 @@ type Router struct {
 type worker struct {
 	address string
 	cache   *prefix.Server
-	waiting float64 // tokens that the worker had to read, at the time at
+	waiting float64 // tokens that the worker had to read at the time at
 	at      time.Time
 }
 
@@ -146,8 +145,8 @@ type hasher struct {
 
 var hashers = sync.Pool{New: func() any { return new(hasher) }}
 
-// Route returns the address of the worker with the fewest tokens to read, and counts the prompt for
-// this worker. It returns "" without workers.
+// Route returns the worker with the fewest tokens to read, and counts the prompt for it. It returns
+// "" without workers.
 func (r *Router) Route(tokens []uint32, now time.Time) string {
 	h := hashers.Get().(*hasher)
 	defer hashers.Put(h)

@@ -105,7 +105,7 @@ func TestRouter_AnswersOnTheWire(t *testing.T) {
 
 func TestRouter_FailedLookupKeepsWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex // guards found and failure, which lookups read
+		var mu sync.Mutex // guards found and failure
 		found, failure := []netip.Addr{netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("::ffff:10.0.0.1")},
 			error(nil)
 		answer := func(addrs []netip.Addr, err error) {

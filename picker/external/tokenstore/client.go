@@ -16,7 +16,7 @@ import (
 // NewKey returns a key: 128 random bits in hexadecimal digits.
 func NewKey() string {
 	var bits [16]byte
-	_, _ = rand.Read(bits[:]) // never fails (Go 1.24)
+	_, _ = rand.Read(bits[:])
 	return hex.EncodeToString(bits[:])
 }
 

@@ -1,6 +1,6 @@
-// Package tokenstore stores the token IDs of prompts until a worker fetches them, so that no
-// gateway transports long lists. Store implements the program `penstock-external tokens`.
-// Processors and workers use Client.
+// Package tokenstore stores the token IDs of prompts until a worker fetches them. So no gateway
+// transports long lists. Store implements the program `penstock-external tokens`. Processors and
+// workers use Client.
 //
 //	PUT /tokens/KEY   a JSON list of token IDs -> 204; 409 if the key exists
 //	GET /tokens/KEY   -> the list; 404 if it was never stored, has expired or was evicted

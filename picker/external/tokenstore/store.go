@@ -18,17 +18,16 @@ import (
 )
 
 const (
-	// MaxList bounds a list, in bytes of JSON. This is enough for a million token IDs.
-	MaxList = 8 << 20
-	// heldBodies bounds the request bodies in memory, in bytes.
-	heldBodies = 32 << 20
+	// MaxList bounds a list, in bytes of JSON: enough for a million token IDs.
+	MaxList    = 8 << 20
+	heldBodies = 32 << 20 // in bytes, for all request bodies
 	entryBytes = 256
 )
 
 // Config configures a Store. Zero values select the defaults.
 type Config struct {
-	Bytes int64         // maximum size of all lists together; default 256 MiB
-	TTL   time.Duration // how long a list is stored; default 10 minutes
+	Bytes int64         // of all lists together; default 256 MiB
+	TTL   time.Duration // default 10 minutes
 }
 
 // Store keeps lists of token IDs by key. Its methods are safe for concurrent use.
@@ -39,8 +38,8 @@ type Store struct {
 
 	mu     sync.Mutex
 	byKey  map[string]*list.Element
-	used   *list.List // elements are *entry, the most recently used first
-	stores *list.List // elements are *entry, the most recently stored first
+	used   *list.List // elements are *entry, most recently used first
+	stores *list.List // elements are *entry, most recently stored first
 	bytes  int64
 }
 
@@ -107,11 +106,11 @@ func (s *Store) get(w http.ResponseWriter, r *http.Request, _ []byte) {
 		return
 	}
 	w.Header().Set("content-type", "application/json")
-	_, _ = w.Write(tokens) // fails only if the client is gone
+	_, _ = w.Write(tokens) // fails only if the client has disconnected
 }
 
-// validList reports whether text is a JSON list of integers below 2^32. It does not decode the
-// list, which would take more memory.
+// validList reports whether text is a JSON list of integers below 2^32. Decoding the list would
+// take more memory.
 func validList(text []byte) bool {
 	if len(text) == 0 || text[0] != '[' || bytes.IndexByte(text[1:], '[') >= 0 || !json.Valid(text) {
 		return false

@@ -144,7 +144,7 @@ func TestTokenStore_ListsExpireUsedOrNot(t *testing.T) {
 	})
 }
 
-// FuzzTokenStore_StoresWhatWorkersRead compares the check of a list with decoding it.
+// FuzzTokenStore_StoresWhatWorkersRead compares the check of a list with its decoding.
 func FuzzTokenStore_StoresWhatWorkersRead(f *testing.F) {
 	for _, seed := range []string{`[1,15043]`, `[]`, `[4294967296]`, `[-1]`, `[1e3]`, `[[1]]`, `null`, `[1,]`, `[01]`,
 		"[1,\n2]", `["1"]`} {

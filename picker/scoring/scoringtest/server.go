@@ -39,8 +39,8 @@ func Start(t testing.TB, score func(context.Context, []byte) ([]byte, error)) ne
 	return netip.MustParseAddrPort(listener.Addr().String())
 }
 
-// Fields returns the encoded values of a field of a message. The value of a string or a message is
-// its content, without the length.
+// Fields returns the encoded values of a message's field. The value of a string or a message is its
+// content, without the length.
 func Fields(m []byte, number int) (values [][]byte) {
 	for len(m) > 0 {
 		field, kind, n := protowire.ConsumeTag(m)

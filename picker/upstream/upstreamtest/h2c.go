@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// H2C starts a server for HTTP/2 with prior knowledge. The server runs until the test ends.
+// H2C starts a server for HTTP/2 with prior knowledge, until the test ends.
 func H2C(t testing.TB, h http.Handler) (*httptest.Server, netip.AddrPort) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(h)
