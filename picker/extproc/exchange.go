@@ -20,8 +20,8 @@ import (
 
 // Request is an HTTP request at its pick.
 type Request struct {
-	// Gateway is the Gateway whose key authenticates the call, "namespace/name"; "" if calls need no
-	// key.
+	// Gateway is the Gateway whose key authenticates the call, "namespace/name"; "" if calls need
+	// no key.
 	Gateway     string
 	Member      string   // authenticated by the call's connection; "" for none
 	Vouched     bool     // the ClusterSet believes Member's claims about callers
