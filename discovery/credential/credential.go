@@ -18,8 +18,7 @@ const hidden = "redacted"
 func Redacted(n int) string { return fmt.Sprintf("redacted: %d bytes", n) }
 
 // Named reports whether a header, query parameter or annotation with this name holds a credential.
-// It splits the name into words, at camel case and separators. Names of tokenizers, authors and
-// token counts do not match.
+// Names of tokenizers, authors and token counts do not match.
 func Named(name string) bool {
 	name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
 	if containsAny(name, "token", "author") {
@@ -48,8 +47,8 @@ var harmless = regexp.MustCompile(`\b(?:max|min|num|input|output|prompt|completi
 
 func separates(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }
 
-// Value returns the value of a header, query parameter or annotation in a form that may be printed:
-// it hides the whole value if the name is Named, and credentials in the value otherwise.
+// Value returns the value of a header, query parameter or annotation in a form that may be printed.
+// It hides the whole value if Named(name), and credentials within the value otherwise.
 func Value(name, value string) string {
 	if Named(name) {
 		return Redacted(len(value))
@@ -156,8 +155,7 @@ func isUser(s string) bool {
 	return err == nil && strings.Contains(string(decoded), ":")
 }
 
-// digest is the text after the @ in the name of a container image. This @ does not end the userinfo
-// of a URL.
+// digest follows the @ in the name of a container image. This @ does not end the userinfo of a URL.
 const digest = "sha256:"
 
 func withoutUserinfo(s string) string {
@@ -190,8 +188,7 @@ func isWord(s string) bool {
 	})
 }
 
-// ifRandom hides a text that contains a digit. It returns other texts, because they may be words of
-// a sentence.
+// ifRandom hides a text that contains a digit. Texts without digits may be words of a sentence.
 func ifRandom(s string) string {
 	if strings.ContainsAny(s, "0123456789") {
 		return hidden

@@ -51,7 +51,6 @@ func BenchmarkLoad1000Routes(b *testing.B) {
 	b.Run("Apiextensions", func(b *testing.B) { benchmarkLoad(b, dir, slowCatalog(b)) })
 }
 
-// BenchmarkLoad1000RoutesOfOneFile is BenchmarkLoad1000Routes with all routes in one file.
 func BenchmarkLoad1000RoutesOfOneFile(b *testing.B) {
 	dir := b.TempDir()
 	var all strings.Builder
@@ -99,8 +98,6 @@ func benchmarkLoad(b *testing.B, dir string, c *catalog) {
 	}
 }
 
-// BenchmarkValidateRoute compares the validation of one route by fastvalidation and by
-// apiextensions.
 func BenchmarkValidateRoute(b *testing.B) {
 	for name, c := range map[string]*catalog{"Fast": theCatalog(), "Apiextensions": slowCatalog(b)} {
 		b.Run(name, func(b *testing.B) {

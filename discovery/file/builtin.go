@@ -17,8 +17,8 @@ func goProps(obj any) *apiextensions.JSONSchemaProps {
 	return &p
 }
 
-// bound adds limits from a schema `by` of the Go type to the integers in a CRD's schema p. Without
-// them, decoding into the Go type would truncate larger numbers.
+// bound adds limits from a Go type's schema `by` to the integers in a CRD's schema p. Otherwise,
+// decoding into the Go type would truncate larger numbers.
 func bound(p, by *apiextensions.JSONSchemaProps) {
 	if p.Type == "integer" && p.Format == "" {
 		if p.Minimum == nil {

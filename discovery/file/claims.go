@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// claim is a definition of an object. Of several claims, the first by path and line is in use.
+// claim is one definition of an object. Of several, the first by path and line is in use.
 type claim struct {
 	path   string
 	doc    *document
@@ -37,8 +37,8 @@ func (r *Reader) claim(src *source, affected map[report.Ref]bool) {
 	}
 }
 
-// affectKept adds to affected the kept objects that a changed file may define. These are all kept
-// objects of a changed file that has an unidentified document, or that was not read before.
+// affectKept adds to affected the kept objects that a changed file may define: all kept objects of
+// a file that has an unidentified document, or that was not read before.
 func (r *Reader) affectKept(changed []string, affected map[report.Ref]bool) {
 	unnamed := map[string]bool{}
 	for _, path := range changed {

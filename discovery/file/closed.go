@@ -47,9 +47,9 @@ func (c *catalog) closing(name string) *kind {
 }
 
 // meansClosing returns the kind that a document with a mistyped kind or apiVersion may mean, if
-// invalid objects of that kind close their targets. It compares the kind's name with the known
-// kinds, and checks whether the document has the fields of an AccessPolicy. If the kind's name
-// resembles no kind, and the group is Penstock's, one of these fields suffices.
+// invalid objects of that kind close their targets. It returns the nearest known kind or, if the
+// document has fields of an AccessPolicy for targets and for credentials, AccessPolicy. If the
+// kind's name resembles no kind, and the group is Penstock's, one of these fields suffices.
 func (c *catalog) meansClosing(obj map[string]any) *kind {
 	kindName, _ := obj["kind"].(string)
 	near := c.nearest(kindName)
@@ -70,8 +70,8 @@ func (c *catalog) meansClosing(obj map[string]any) *kind {
 	return nil
 }
 
-// toClose holds a copy of the fields of a document that closeObject reads. The copy is made before
-// validation, which removes fields.
+// toClose holds a copy of the fields that closeObject reads. Validation may remove them from the
+// document.
 type toClose struct {
 	kind       *kind
 	spec       map[string]any
@@ -87,8 +87,8 @@ func (c *catalog) toClose(obj map[string]any) (out toClose) {
 	return out
 }
 
-// mistypedNamespaces returns the names that may be the namespace of a document without
-// metadata.namespace, from misplaced or mistyped keys.
+// mistypedNamespaces returns the possible namespaces of a document without metadata.namespace, from
+// misplaced or mistyped keys.
 func mistypedNamespaces(obj map[string]any) (namespaces []string) {
 	meta, _ := obj["metadata"].(map[string]any)
 	if _, ok := meta["namespace"].(string); ok {
@@ -112,8 +112,8 @@ func mistypedNamespaces(obj map[string]any) (namespaces []string) {
 	return slices.Compact(namespaces)
 }
 
-// closeNested closes the targets of the AccessPolicies inside a document that is not read, such as
-// a list of another kind. It reports whether the document has AccessPolicies.
+// closeNested closes the targets of the AccessPolicies inside an unread document, such as a list of
+// another kind. It reports whether there are any.
 func (doc *document) closeNested(c *catalog, at *object, v any) (found bool) {
 	var values []any
 	switch v := v.(type) {
@@ -191,8 +191,8 @@ var (
 )
 
 // closeUnnamed adds closed policies for a document that cannot be parsed, if its text may be an
-// AccessPolicy. The targets are unreadable, so each closed policy closes its whole namespace. It
-// adds one for each namespace in the text, or for the default namespace if the text has none.
+// AccessPolicy. Each closed policy closes a whole namespace: each namespace in the text or, without
+// one, the default namespace.
 func (doc *document) closeUnnamed(c *catalog) {
 	doc.access = doc.access || strings.Contains(doc.text, "access")
 	var k *kind
@@ -232,8 +232,8 @@ func (doc *document) closeUnnamed(c *catalog) {
 	}
 }
 
-// closeInvalid puts a closed policy into the store in place of an object without a valid version,
-// and removes it once the object has one. It does the same for the closed policy NAME#2.
+// closeInvalid stores a closed policy in place of an object without a valid version, and removes it
+// once the object has one. It does the same for the closed policy NAME#2.
 func (r *Reader) closeInvalid(ref report.Ref, now keptObject) (ops []store.Op) {
 	list := r.claims[ref]
 	other := ref
@@ -278,7 +278,7 @@ func (r *Reader) putClosed(ops []store.Op, ref report.Ref, o store.Object) []sto
 }
 
 // mayBeKept reports whether a document without a readable name may be the newest version of a last
-// good policy, which is in use.
+// good policy in use.
 func (r *Reader) mayBeKept(c claim) bool {
 	if !c.object.unnamed {
 		return false

@@ -8,9 +8,9 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// If a user adds spec.access to a ModelDeployment but the new version is invalid, the previous
-// version without spec.access stays in use. Its model would be open, so a closed policy with the
-// name NAME#access closes its InferencePool.
+// If a user adds an invalid spec.access to a ModelDeployment, the previous version without
+// spec.access stays in use. Its model would be open, so a closed policy with the name NAME#access
+// closes its InferencePool.
 const addsAccess = "#access"
 
 // writesAccess reports whether a document has the key spec.access, even with the value null.
@@ -39,7 +39,7 @@ func (r *Reader) closeDeployment(ref report.Ref, now keptObject) []store.Op {
 }
 
 // addsAccess reports whether the version of a ModelDeployment in use has no spec.access, although a
-// document that is not in use has spec.access.
+// document that is not in use has it.
 func (r *Reader) addsAccess(ref report.Ref, now keptObject) bool {
 	if d, ok := now.object().(*v1alpha1.ModelDeployment); !ok || d.Spec.Access != nil {
 		return false

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// document is one YAML document of a file. It is parsed only once, even if edits above it move it
-// in the file, because all line numbers in it are relative to its first line.
+// document is one YAML document of a file. Line numbers in it are relative to its first line, so
+// edits above it need no new parse.
 type document struct {
 	text     string // "" once the document has been read
 	digest   digest // hash of text
@@ -98,8 +98,8 @@ func blank(text string) bool {
 	return true
 }
 
-// decodeText returns the text of a UTF-8 file. If the file is not UTF-8, ok is false, and text has
-// only the ASCII characters.
+// decodeText returns the text of a UTF-8 file. For other files, ok is false, and text has only the
+// ASCII characters.
 func decodeText(raw []byte) (text string, ok bool) {
 	raw = bytes.TrimPrefix(raw, []byte("\xef\xbb\xbf"))
 	if utf8.Valid(raw) && bytes.IndexByte(raw, 0) < 0 {

@@ -61,8 +61,8 @@ func (g *good) ref() report.Ref {
 		Name: obj.GetName()}
 }
 
-// object returns the object in the form of the store. For a restored object, the first call decodes
-// raw, because few restored objects are used.
+// object returns the object in the form of the store. A restored object is decoded at the first
+// call, because few restored objects are used.
 func (g *good) object() store.Object {
 	if g.obj == nil {
 		obj := g.kind.table.New()
@@ -172,7 +172,7 @@ func (doc *document) readObject(ctx context.Context, c *catalog, node *yaml.Node
 		return nil
 	}
 	if hasError(o.mistakes) {
-		// A document whose name is invalid may define any object that the file had before.
+		// A document with an invalid name may define any object that the file had before.
 		doc.unidentified = doc.unidentified || m != nil && strings.HasPrefix(m.field, "metadata.")
 		return nil
 	}
@@ -307,10 +307,9 @@ func (o *object) accept(ctx context.Context, c *catalog, k *kind, d *draft) ([]m
 	return out, nil
 }
 
-// clusterWrites are metadata fields that have a meaning only in a cluster. They are removed from
-// documents, except deletionTimestamp of Pods: a Pod with a deletionTimestamp receives no new
-// requests. creationTimestamp is not among them, because the older of two conflicting objects takes
-// precedence.
+// clusterWrites are metadata fields that have a meaning only in a cluster, and are removed from
+// documents. Exception: a Pod keeps deletionTimestamp, because such a Pod receives no new requests.
+// creationTimestamp is kept, because the older of two conflicting objects takes precedence.
 var clusterWrites = []string{"deletionGracePeriodSeconds", "deletionTimestamp", "finalizers", "generateName",
 	"generation", "managedFields", "ownerReferences", "resourceVersion", "selfLink", "uid"}
 

@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// mistakes converts validation errors to mistakes that users understand. If a field has a wrong
-// type, it omits the other errors of that field, because they follow from the type.
+// mistakes converts validation errors to mistakes for users. If a field has a wrong type, its other
+// errors are omitted, because they follow from the type.
 func (s *schema) mistakes(unknown []string, errs field.ErrorList) []mistake {
 	var out, wrongType []mistake
 	for _, e := range errs {
@@ -76,8 +76,7 @@ func (m *mistake) conceal(value any) {
 	}
 }
 
-// numberFormat matches the type that the library reports if a document has a fraction where the
-// schema requires an integer.
+// numberFormat matches the type in the library's error about a fraction in place of an integer.
 var numberFormat = regexp.MustCompile(`^(?:float|u?int)(?:32|64)$`)
 
 func typeWords(node *structural.Structural, e *field.Error) (problem, fix string) {

@@ -62,9 +62,9 @@ func (r *Reader) recall() {
 	r.cfg.Store.Recall(ops...)
 }
 
-// withFormer returns dirty, the objects to persist, and adds the policies whose former targets have
-// changed. For a closed policy it also persists the present targets as former targets, because its
-// last form is not persisted.
+// withFormer returns dirty, the objects to persist, and the policies whose former targets have
+// changed. The last form of a closed policy is not persisted. So its present targets are persisted
+// as former targets.
 func (r *Reader) withFormer(dirty []report.Ref) []report.Ref {
 	if r.cfg.Former == nil {
 		return dirty

@@ -43,9 +43,8 @@ func TestFolder_FormerTargetsOfAPolicySurviveRestarts(t *testing.T) {
 	expect("corrected, after a restart", "[]")
 }
 
-// After a policy's target, a listener, is renamed, the policy still applies to the listener, even
-// over restarts. The same holds if the listener is renamed, or the target is mistyped, while no
-// process runs.
+// After a targeted listener is renamed, the policy still applies to it, even over restarts. The
+// same holds if the listener is renamed, or the target is mistyped, while no process runs.
 func TestFolder_RenamedTargetsOfAPolicySurviveRestarts(t *testing.T) {
 	gateway := func(listeners ...string) string {
 		text := "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: gw}\nspec:\n  listeners:\n"

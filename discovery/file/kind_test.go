@@ -18,7 +18,7 @@ func read[T store.Object](t *testing.T, table *store.Table[T], text string) (obj
 	return table.All(f.store.View()), f.findings()
 }
 
-// valid loads one document, which must become one object without findings.
+// valid reads one document, which must become one object without findings.
 func valid[T store.Object](t *testing.T, table *store.Table[T], text string) T {
 	t.Helper()
 	objects, findings := read(t, table, text)
@@ -28,7 +28,7 @@ func valid[T store.Object](t *testing.T, table *store.Table[T], text string) T {
 	return objects[0]
 }
 
-// invalid loads one document, which must yield one finding and no object.
+// invalid reads one document, which must yield one finding and no object.
 func invalid[T store.Object](t *testing.T, table *store.Table[T], text, finding string) {
 	t.Helper()
 	objects, findings := read(t, table, text)

@@ -160,8 +160,8 @@ func groupOf(apiVersion string) string {
 	return ""
 }
 
-// laterGroups are the API groups whose kinds affect traffic. If Penstock does not read an object's
-// kind and the kind is in one of these groups, a finding warns about the object.
+// laterGroups are the API groups whose kinds affect traffic. An object in one of these groups
+// causes a warning if Penstock does not read its kind.
 var laterGroups = []string{"gateway.networking.k8s.io", "gateway.networking.x-k8s.io", "inference.networking.k8s.io",
 	"inference.networking.x-k8s.io", "llm-d.ai", "multicluster.x-k8s.io", v1alpha1.Group}
 

@@ -26,8 +26,8 @@ func plainName(name string) string {
 	return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(name))
 }
 
-// fromNeutree removes the fields of spec.scheduler that have Neutree's names. For each it reports a
-// mistake with Penstock's name and the converted value.
+// fromNeutree removes the fields of spec.scheduler that have Neutree's names. It reports a mistake
+// for each, with Penstock's name and the converted value.
 func fromNeutree(obj map[string]any) (out []mistake) {
 	spec, _ := obj["spec"].(map[string]any)
 	scheduler, _ := spec["scheduler"].(map[string]any)
@@ -81,7 +81,7 @@ func fromNeutree(obj map[string]any) (out []mistake) {
 }
 
 // converted returns the value for Penstock's field, as text. Neutree's load factor 1.25 becomes 125
-// percent.
+// (percent).
 func converted(field string, value any) string {
 	n, ok := number(value)
 	switch {

@@ -30,8 +30,8 @@ func (c *checks) protocol(listener int, p string) {
 	}
 }
 
-// ourClass sets gatewayClassName of a Gateway without one to penstock, because a Gateway in a
-// folder that Penstock reads belongs to Penstock.
+// ourClass sets a missing gatewayClassName to penstock. A Gateway in a folder that Penstock reads
+// belongs to Penstock.
 func ourClass(d *draft) {
 	if spec, ok := d.obj["spec"].(map[string]any); ok && spec["gatewayClassName"] == nil {
 		spec["gatewayClassName"] = "penstock"

@@ -6,9 +6,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// oldInferencePool converts an InferencePool of v1alpha2 to v1: targetPortNumber to targetPorts,
-// the selector to selector.matchLabels, and extensionRef to endpointPickerRef. In v1alpha2, the
-// default of the picker's port was 9002.
+// oldInferencePool converts an InferencePool of v1alpha2 to v1: targetPortNumber, selector and
+// extensionRef. In v1alpha2, the picker's default port was 9002.
 func oldInferencePool(d *draft) {
 	spec, ok := d.obj["spec"].(map[string]any)
 	if !ok {

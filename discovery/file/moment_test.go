@@ -117,8 +117,8 @@ func (m *moments) remove(name string) {
 	}
 }
 
-// once returns a nextChanges function. Its first call returns paths. Later calls return no paths,
-// and the parameter everything.
+// once returns a nextChanges function. Its first call returns paths. Later calls return no paths
+// and everything.
 func once(everything bool, paths ...string) nextChanges {
 	return func() ([]string, bool) {
 		files := paths

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// maxDepth and maxExpanded bound the nesting and the number of values in a document, because YAML
-// aliases may expand without bound.
+// YAML aliases may expand without bound. So maxDepth bounds the nesting of a document, and
+// maxExpanded the number of its values.
 const (
 	maxDepth    = 100
 	maxExpanded = 100_000
@@ -43,8 +43,8 @@ func parseNode(text string) (*yaml.Node, *mistake) {
 	return doc.Content[0], nil
 }
 
-// syntaxMistake converts an error of the YAML library, such as "yaml: line 4: did not find expected
-// key", to a mistake. The line in the error is the first line of the broken mapping, list or text.
+// syntaxMistake converts an error of the YAML library to a mistake. The line in the error is the
+// first line of the broken mapping, list or text.
 func syntaxMistake(err error) *mistake {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	m := &mistake{severity: report.Error, broken: true,

@@ -18,8 +18,8 @@ import (
 
 const (
 	maxFile = 64 << 20
-	// emptyGrace is how long the objects of an emptied file stay, because a shell with a
-	// redirection truncates a file long before the command writes to it.
+	// emptyGrace is how long the objects of an emptied file stay. A shell with a redirection
+	// truncates a file long before the command writes to it.
 	emptyGrace = 2 * time.Second
 	maxScans   = 50
 )
@@ -46,7 +46,7 @@ func (s signature) same(info fs.FileInfo) bool {
 		s.info.ModTime().Equal(info.ModTime())
 }
 
-// changes has the changed files: their new sources by path, or nil for a removed file.
+// changes maps the paths of changed files to their new sources; nil: the file was removed.
 type changes map[string]*source
 
 func (r *Reader) latest(n changes, path string) *source {
@@ -61,8 +61,8 @@ type nextChanges func() (files []string, everything bool)
 func scanEverything() (files []string, everything bool) { return nil, true }
 
 // gather reads the changed files. It repeats until no file changes during a pass, because a user
-// may write a route and its backend one after the other. It reads the files that next returns even
-// if their modification times are unchanged.
+// may write a route and its backend one after the other. It reads the files from next even if their
+// modification times are unchanged.
 func (r *Reader) gather(next nextChanges) (fresh []*source, gone []string, problems []mistake) {
 	n, problems, steady := changes{}, r.problems, false
 	for pass := 0; pass < maxScans && !steady; pass++ {
@@ -107,7 +107,7 @@ func (r *Reader) scan(n changes) (steady bool, problems []mistake) {
 }
 
 // list finds all files below the roots. lost has the paths that have become unreadable. Objects
-// from files below these paths stay in use.
+// from files at or below these paths stay in use.
 func (r *Reader) list() (found, lost []string, problems []mistake) {
 	seen := map[string]bool{}
 	t := tree{disk: r.disk, entered: map[identity]bool{}, file: func(path string, _ bool) { seen[path] = true },
@@ -148,8 +148,8 @@ func (r *Reader) list() (found, lost []string, problems []mistake) {
 	return slices.Sorted(maps.Keys(seen)), lost, problems
 }
 
-// permitted returns an error if penstock is not permitted to read a file or folder. The file may
-// have an AccessPolicy whose targets are unknown and would be open.
+// permitted returns an error if penstock has no permission to read a file or folder. The file may
+// have an AccessPolicy whose targets would be open.
 func permitted(fresh []*source, problems []mistake) error {
 	for _, p := range problems {
 		if p.denied {

@@ -42,8 +42,7 @@ type Config struct {
 	// sentinel).
 	StateDir string
 	Log      *slog.Logger // nil: slog.Default
-	// OnPanic, if set, is called after a panic while reading a document. document is the document's
-	// file and line.
+	// OnPanic, if set, is called after a panic while reading a document, given as "file:line".
 	OnPanic func(document string, value any, stack []byte)
 	// Report, if set, receives all reports about the files whenever a report may have changed.
 	// Calls do not overlap. A report without an owner has the findings that belong to no object.
@@ -152,12 +151,12 @@ func New(cfg Config) (*Reader, error) {
 	return r, nil
 }
 
-// Synced returns a channel that closes when all files have been read once.
+// Synced returns a channel that closes once all files have been read.
 func (r *Reader) Synced() <-chan struct{} { return r.synced }
 
 // Load reads all files once. It fails if a path of Config.Paths cannot be read, or if the store
-// fails. Mistakes in files do not make it fail: they are reported. If StateDir has no object yet,
-// Load also fails if it has no permission to read a file.
+// fails, but not because of mistakes in files, which it reports. If StateDir has no object yet, Load
+// also fails if it has no permission to read a file.
 func (r *Reader) Load(ctx context.Context) error {
 	for _, root := range r.roots {
 		if err := Exist(root.path); err != nil {
@@ -223,8 +222,8 @@ func (r *Reader) sync(ctx context.Context, next nextChanges) error {
 	return nil
 }
 
-// stuckAfter is how long a read may last without beginning or ending a file system operation. After
-// that, the Reader is stuck.
+// stuckAfter is how long a read may last without beginning or ending a file system operation before
+// the Reader is stuck.
 const stuckAfter = 30 * time.Second
 
 func (r *Reader) watchdog() (end func()) {
@@ -233,7 +232,7 @@ func (r *Reader) watchdog() (end func()) {
 	return func() { r.reading.Store(false) }
 }
 
-// StuckMessage is the line of /healthz for a Reader that is stuck.
+// StuckMessage is the line of /healthz for a stuck Reader.
 const StuckMessage = "the configuration files have been read without progress for half a minute, and no edit " +
 	"takes effect: " +
 	"restart this process"
@@ -265,8 +264,6 @@ func (r *Reader) take(fresh []*source, gone []string, affected map[report.Ref]bo
 	return ops, dirty, r.reports()
 }
 
-// readAll parses and validates new documents on all processors, because parsing and validation take
-// most of the time of a first start.
 func (r *Reader) readAll(ctx context.Context, fresh []*source) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
@@ -322,8 +319,7 @@ func (r *Reader) readDocument(ctx context.Context, path string, doc *document) (
 }
 
 // Locate returns where an object or its field is written, as "file:line". For an absent field, it
-// returns the line of the innermost parent field that exists. It returns "" for an object in no
-// file.
+// returns the line of the innermost existing parent field. It returns "" for an object in no file.
 func (r *Reader) Locate(ref report.Ref, field string) string {
 	ref, field = withoutAccess(ref, field)
 	r.mu.Lock()

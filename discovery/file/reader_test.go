@@ -47,7 +47,6 @@ func (f *folder) restart() {
 	}
 }
 
-// former returns the former targets of a policy in the store.
 func (f *folder) former(policy string) []v1alpha1.FormerTarget {
 	p, ok := store.AccessPolicies.Get(f.store.View(), policy)
 	if !ok {
@@ -87,7 +86,6 @@ func (f *folder) load() {
 	}
 }
 
-// findings returns the last reported findings, with paths relative to the folder.
 func (f *folder) findings() (out []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

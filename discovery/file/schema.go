@@ -84,15 +84,14 @@ func schemaProps(k *kind) (*apiextensions.JSONSchemaProps, error) {
 	return props, nil
 }
 
-// complete sets defaults in a document. Like an API server, it treats a key without a value as
-// absent.
+// complete sets defaults. Like an API server, it treats a key without a value as absent.
 func (s *schema) complete(obj map[string]any) {
 	defaulting.PruneNonNullableNullsWithoutDefaults(obj, s.shape)
 	defaulting.Default(obj, s.shape)
 }
 
-// validate validates a document by the schema. CEL rules assume the types of the schema, so they
-// run only if there is no other error.
+// validate validates a document by the schema. CEL rules run only without other errors, because
+// they assume the types of the schema.
 func (s *schema) validate(ctx context.Context, obj map[string]any) (unknown []string, errs field.ErrorList, err error) {
 	if s.fast.Valid(obj) {
 		return nil, nil, nil

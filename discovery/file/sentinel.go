@@ -12,10 +12,9 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// sentinel is a folder that only Penstock uses. One inotify watcher watches it together with the
-// configuration folders, and delivers events in order. So once the event of a file that Penstock
-// creates in this folder arrives, the events of all earlier changes have arrived. Watchman does the
-// same.
+// sentinel is a folder that only Penstock uses. One inotify watcher watches it and the
+// configuration folders, and delivers events in order. So once the event of a new file in this
+// folder arrives, the events of all earlier changes have arrived. Watchman does the same.
 type sentinel struct {
 	dir   string
 	n     int
@@ -24,8 +23,8 @@ type sentinel struct {
 
 const (
 	sentinelFolder = "sentinel"
-	// sentinelTimeout is how long to wait for the sentinel's event before all files are scanned:
-	// the machine may stall, and some file systems send no events.
+	// sentinelTimeout is how long to wait for the sentinel's event before all files are scanned.
+	// The machine may stall, and some file systems send no events.
 	sentinelTimeout = 2 * time.Second
 )
 

@@ -3,5 +3,5 @@
 package file
 
 // kernelFileSystem detects nothing outside Linux. Only the limits of the number and depth of
-// folders then stop an endless file system.
+// folders apply to an endless file system.
 func kernelFileSystem(string) (string, error) { return "", nil }

@@ -62,7 +62,7 @@ func (r *Reader) restore() {
 	defer r.mu.Unlock()
 	r.former = map[report.Ref][]v1alpha1.FormerTarget{}
 	decided := map[report.Ref]bool{}
-	// The newest line about an object comes first. If it is damaged, the line before it applies.
+	// The newest line about an object comes first. If it is damaged, the previous line applies.
 	for _, line := range slices.Backward(slices.Collect(bytes.Lines(raw))) {
 		var rec record
 		if err := json.Unmarshal(line, &rec); err != nil {
@@ -99,8 +99,8 @@ func (r *Reader) restore() {
 	}
 }
 
-// asGiven converts an absolute path to a path below a root as the user gave it. It returns false if
-// the path is below no root.
+// asGiven converts an absolute path to a path below a root as the user gave it; false: the path is
+// below no root.
 func (r *Reader) asGiven(abs string) (string, bool) {
 	for _, root := range r.roots {
 		if rel, err := filepath.Rel(root.abs, abs); err == nil && abs != "" && filepath.IsLocal(rel) {
@@ -127,7 +127,7 @@ func (r *Reader) decodeForm(form []byte) (*good, error) {
 }
 
 // persist writes the forms of changed objects to the state file. After an error, the next call
-// writes the forms of all objects.
+// writes all forms.
 func (r *Reader) persist(dirty []report.Ref) {
 	if r.journal.path == "" || len(dirty) == 0 && !r.journal.outcome.Failed() {
 		return
@@ -190,8 +190,8 @@ func (r *Reader) records(to io.Writer, refs []report.Ref) error {
 	return nil
 }
 
-// rewrite replaces the state file by a file without outdated lines, and syncs it. Lines that are
-// appended later are not synced, because restore drops incomplete lines after a power cut.
+// rewrite replaces the state file by a file without outdated lines, and syncs it. Appended lines
+// are not synced, because restore drops incomplete lines after a power cut.
 func (r *Reader) rewrite() error {
 	size := 0
 	err := statefile.ReplaceBy(r.journal.path, func(f io.Writer) error {

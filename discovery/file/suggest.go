@@ -40,8 +40,7 @@ func oneOfWords(list []string) string {
 	return strings.Join(list[:len(list)-1], ", ") + " or " + list[len(list)-1]
 }
 
-// nearest returns the known kind whose name is nearest to a kind name that may be mistyped; "": no
-// name is near.
+// nearest returns the known kind whose name is nearest to a mistyped name; "": no name is near.
 func (c *catalog) nearest(kindName string) string {
 	if c.byName[kindName] != nil || slices.Contains(laterKinds, kindName) {
 		return kindName
@@ -71,7 +70,6 @@ func (c *catalog) unreadKind(apiVersion, kindName string) *mistake {
 	}
 }
 
-// ours returns the names of the kinds in Penstock's API group.
 func (c *catalog) ours() (names []string) {
 	for name, kinds := range c.byName {
 		if kinds[0].table.Group() == v1alpha1.Group {
@@ -93,8 +91,8 @@ func ourGroup(group string) bool {
 }
 
 // likelyMeant reports whether a document with this apiVersion and the kind's name likely means kind
-// k, although the apiVersion is not accepted. A document without a group does, because no core kind
-// has the name of a kind in another group.
+// k, although k does not accept the apiVersion. A document without a group likely means k, because
+// no core kind has the name of a kind in another group.
 func likelyMeant(apiVersion string, k *kind) bool {
 	group := groupOf(apiVersion)
 	if group == "" || group == k.table.Group() || slices.Contains(laterGroups, group) ||

@@ -9,8 +9,8 @@ import (
 
 const maxLocating = 4 << 20
 
-// brokenLine returns the first line, from 0, that makes a text invalid YAML. The YAML library does
-// not report this line, only the line where the broken mapping, list or text begins.
+// brokenLine returns the first line, from 0, that makes a text invalid YAML. The YAML library
+// reports only the first line of the broken mapping, list or text.
 func brokenLine(text string) (line int, found bool) {
 	ends := []int{0}
 	for line := range strings.Lines(text) {

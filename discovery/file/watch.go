@@ -94,9 +94,9 @@ func (w *watch) note(ev fsnotify.Event) {
 	}
 }
 
-// classify returns the changed files among the paths that had events. everything is true if an
-// event was about a new name, a folder or a link: all files must then be scanned. The caller holds
-// r.work.
+// classify returns the changed files among the paths that had events. everything is true if all
+// files must be scanned, because an event was about a new name, a folder or a link. The caller
+// holds r.work.
 func (r *Reader) classify(paths map[string]bool) (changed []string, everything bool) {
 	for path := range paths {
 		switch base := filepath.Base(path); {
@@ -113,7 +113,7 @@ func (r *Reader) classify(paths map[string]bool) (changed []string, everything b
 	return changed, everything
 }
 
-// plain reports whether a path is a regular file (not a link) that was read before. The caller
+// plain reports whether a path is a regular file, not a link, that was read before. The caller
 // holds r.work.
 func (r *Reader) plain(path string) bool {
 	if r.files[path] == nil {
@@ -171,7 +171,7 @@ func (w *watch) sync(ctx context.Context) error {
 	return err
 }
 
-// outside reports whether events of a path must be ignored: the path is below no root, and its
+// outside reports whether events of a path must be ignored. Such a path is below no root: its
 // folder is watched only because the folder contains a root.
 func (w *watch) outside(path string) bool {
 	alone := false
@@ -184,9 +184,8 @@ func (w *watch) outside(path string) bool {
 	return alone
 }
 
-// follow watches every folder that may have a configuration file: the folders below the roots, and
-// the folders to which links lead. It also watches the parents of the roots, because a whole root
-// may be replaced.
+// follow watches every folder that may have a configuration file: below the roots, and at the
+// targets of links. It also watches the parents of the roots, because a whole root may be replaced.
 func (w *watch) follow() {
 	wanted := map[string]bool{}
 	d := w.reader.disk

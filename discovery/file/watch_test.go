@@ -70,7 +70,8 @@ func TestFile_SavedFileIsLive(t *testing.T) {
 	f.expectFindings()
 }
 
-// A mounted ConfigMap consists of links to a folder that kubelet swaps as a whole.
+// A mounted ConfigMap consists of links to a folder that the kubelet swaps as a whole. The Reader
+// must read the new content.
 func TestFile_MountedConfigMapIsFollowed(t *testing.T) {
 	f := newFolder(t)
 	link := func(old, name string) {
@@ -218,7 +219,8 @@ func TestFile_MovedFolderRemovesNothing(t *testing.T) {
 	f.eventually("a", "3.example.com")
 }
 
-// Deployment tools switch a link from one release to the next.
+// Deployment tools switch a link from one release to the next. The Reader must read the new
+// release.
 func TestFile_LinkToFolderIsFollowed(t *testing.T) {
 	f := newFolder(t)
 	current := filepath.Join(f.dir, "current")

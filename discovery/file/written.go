@@ -120,7 +120,7 @@ func findIn(path, text, group, kind string) (found []*Written, broken error) {
 	return found, broken
 }
 
-// Field returns the value of a key of a mapping, or nil.
+// Field returns the value of a key, or nil.
 func Field(mapping *yaml.Node, key string) *yaml.Node {
 	if mapping == nil || mapping.Kind != yaml.MappingNode {
 		return nil
@@ -133,7 +133,7 @@ func Field(mapping *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// SetField sets the value of a key of a mapping. A new key comes last. A nil value removes the key.
+// SetField sets the value of a key. A new key comes last. A nil value removes the key.
 func SetField(mapping *yaml.Node, key string, value *yaml.Node) {
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		if mapping.Content[i].Value != key {

@@ -26,9 +26,7 @@ const (
 )
 
 var (
-	// ErrHung is the error of an operation that exceeds Timeout.
-	ErrHung = fmt.Errorf("its file system does not answer within %v", Timeout)
-	// ErrIrregular is the error for a file that is not an ordinary file.
+	ErrHung      = fmt.Errorf("its file system does not answer within %v", Timeout)
 	ErrIrregular = errors.New("it is not an ordinary file, and may never end")
 )
 
@@ -43,15 +41,13 @@ func (e TooLarge) Error() string {
 }
 
 // Disk runs file operations with a timeout, and records operations that hang. The zero Disk is
-// ready for use, also concurrently. A nil Disk does not record hanging operations. It is for
-// short-lived commands.
+// ready for use, also concurrently. A nil Disk records nothing, and is for short-lived commands.
 type Disk struct {
 	mu   sync.Mutex
 	hung map[string]time.Time // the path of each hanging operation -> when the operation began
 }
 
-// Do runs an operation on a path. It returns at the latest after Timeout, or when ctx ends, even if
-// the operation hangs.
+// Do runs an operation on a path. It returns at the latest after Timeout, or when ctx ends.
 func Do[T any](ctx context.Context, d *Disk, path string, operation func() (T, error)) (out T, err error) {
 	if d == nil {
 		d = &Disk{}
@@ -130,7 +126,7 @@ func (d *Disk) Stuck() (path string) {
 	return path
 }
 
-// StuckMessage returns the line that /healthz shows for a path that Stuck returned.
+// StuckMessage returns the line of /healthz for a path from Stuck.
 func StuckMessage(path string) string {
 	return path +
 		" has been read for half a minute, and its file system does not answer; what was read before stays in use: " +
@@ -182,9 +178,9 @@ func naming(path string, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// ReadRegular reads an ordinary file of at most `most` bytes. It rejects a FIFO, because reading
-// one waits for a writer. An unresponsive file system blocks ReadRegular, so callers run it with
-// Do.
+// ReadRegular reads an ordinary file of at most `most` bytes. It rejects a FIFO, because reading a
+// FIFO waits for a writer. Callers run ReadRegular with Do, because an unresponsive file system
+// blocks it.
 func ReadRegular(path string, most int) ([]byte, error) {
 	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if err != nil {

@@ -7,8 +7,8 @@ const (
 	formerTime  = time.Hour
 )
 
-// former has the last addresses of names that are no longer used. If a route uses such a name
-// again, it need not wait for the DNS server.
+// former has the last addresses of unused names. If a route uses such a name again, it need not
+// wait for the DNS server.
 type former map[string]formerAnswer
 
 type formerAnswer struct {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// guardedLookup looks up a name. If the lookup panics, it returns a failed lookup, so the name
-// keeps its last addresses.
+// guardedLookup looks up a name. A panic counts as a failed lookup, so the name keeps its last
+// addresses.
 func (r *Resolver) guardedLookup(ctx context.Context, text string, timeout time.Duration) (a answer) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -42,13 +42,12 @@ type Config struct {
 	// StateDir is the folder in which the last addresses are persisted; "": they are not persisted.
 	StateDir string
 	Log      *slog.Logger // nil: slog.Default
-	// OnPanic, if set, receives a panic of a lookup or of the Resolver's loop. what names the
-	// operation.
+	// OnPanic, if set, receives panics. what names the operation.
 	OnPanic func(what string, value any, stack []byte)
 }
 
-// Resolver looks up the used names, and stores their addresses in store.Hosts. Its methods may be
-// called concurrently.
+// Resolver looks up the used names, and stores their addresses in store.Hosts. It is safe for
+// concurrent use.
 type Resolver struct {
 	cfg     Config
 	changed chan struct{}
@@ -106,8 +105,8 @@ type answer struct {
 	late      bool
 }
 
-// Want adds names to the used names, and removes gone names. All are in lower case. Want does not
-// wait for lookups. Until the first lookup ends, a new name has no Host, and a formerly used name
+// Want adds names to the used names, and removes gone names. All are in lower case. It does not
+// wait for lookups: until its first lookup ends, a new name has no Host, and a formerly used name
 // has its last addresses.
 func (r *Resolver) Want(names, gone []string) error {
 	if len(names)+len(gone) == 0 {
@@ -282,8 +281,8 @@ func (r *Resolver) sort(first answer, more <-chan answer, failures *batch) (good
 	}
 }
 
-// start starts the lookups that are due. It returns the time until the next lookup, or a negative
-// time if a running lookup must end first.
+// start starts the lookups that are due. It returns the time until the next lookup; negative: a
+// running lookup must end first.
 func (r *Resolver) start(ctx context.Context, group *errgroup.Group, answers chan<- answer) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -309,9 +308,8 @@ func (r *Resolver) start(ctx context.Context, group *errgroup.Group, answers cha
 	}
 }
 
-// Resolve looks up names within Config.Timeout, and stores all results at once, for commands that
-// need no Run. It fails if ctx ends or the store fails. A name that does not resolve gets a Host
-// with an Error.
+// Resolve looks up names within Config.Timeout and stores all results at once, without Run. It
+// fails if ctx ends or the store fails. A name that does not resolve gets a Host with an Error.
 func (r *Resolver) Resolve(ctx context.Context, names []string) error {
 	answers := make([]answer, len(names))
 	within, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
@@ -370,7 +368,7 @@ func (r *Resolver) lookup(ctx context.Context, text string, timeout time.Duratio
 	return out
 }
 
-// why describes the error of a lookup. It omits port numbers, because they differ at each lookup.
+// why describes the error of a lookup without port numbers, which differ at each lookup.
 func why(err error) string {
 	var dns *net.DNSError
 	switch {

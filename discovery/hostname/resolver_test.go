@@ -253,7 +253,6 @@ func TestHostname_NameThatIsUsedAgainHasItsLastAddresses(t *testing.T) {
 	})
 }
 
-// silent is a DNS server that drops every query.
 type silent struct{}
 
 func (silent) LookupNetIP(ctx context.Context, _, _ string) ([]netip.Addr, error) {

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// reportEvery is the interval at which failed lookups are stored, and at which changed addresses
-// are written to the state file. Thousands of names may fail at once, and then need only one write.
+// reportEvery is the interval at which failed lookups are stored, and changed addresses are written
+// to the state file. So thousands of names that fail at once need only one write.
 const reportEvery = time.Second
 
 const mostLogged = 8
@@ -117,8 +117,7 @@ func (r *Resolver) save(answers []answer) error {
 	return nil
 }
 
-// Learn stores addresses that another process has just looked up (OnChange), if this process uses
-// the name.
+// Learn stores addresses that another process has just looked up, if this process uses the name.
 func (r *Resolver) Learn(text string, addresses []string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

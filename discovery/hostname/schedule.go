@@ -95,8 +95,8 @@ func (s *schedule) remove(n *name) {
 	}
 }
 
-// next returns the name to look up now, or the time until the next lookup. The wait is negative if
-// a running lookup must end first.
+// next returns the name to look up now, or the time until the next lookup; negative: a running
+// lookup must end first.
 func (s *schedule) next(now time.Time) (n *name, wait time.Duration) {
 	if s.running >= parallel {
 		return nil, -1
@@ -133,8 +133,8 @@ func (s *schedule) ended(retry bool) {
 	}
 }
 
-// backoff returns the pause after a number of failures. It subtracts a random part of up to a
-// fifth, so that names that failed together are not looked up again together.
+// backoff returns the pause after a number of failures, reduced by up to a random fifth. So names
+// that failed together are not looked up again together.
 func backoff(first time.Duration, failures int) time.Duration {
 	pause := first
 	for range failures - 1 {

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/statefile"
 )
 
-// stateFile is the name of the file with the last addresses of all names. Without it, names would
-// have no addresses if the DNS server fails just after a start.
+// stateFile has the last addresses of all names. They are used if the DNS server fails just after a
+// start.
 const stateFile = "hosts.json"
 
 type state struct {

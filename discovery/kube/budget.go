@@ -83,9 +83,8 @@ func (s *Share) LeftOut() (out []LeftOut) {
 	return out
 }
 
-// Roomy reports whether reading all objects again would leave out fewer of them. It is true if, for
-// each kind with objects left out, the smallest of these objects fits into half of the kind's
-// bound.
+// Roomy reports whether reading all objects again would leave out fewer of them: for each kind with
+// objects left out, the smallest of these objects fits into half of the kind's bound.
 func (s *Share) Roomy() bool {
 	s.budget.mu.Lock()
 	defer s.budget.mu.Unlock()
@@ -101,7 +100,7 @@ func (s *Share) Roomy() bool {
 	return left
 }
 
-// Close returns all bytes of the share to the budget.
+// Close returns the share's bytes to the budget.
 func (s *Share) Close() {
 	s.budget.mu.Lock()
 	defer s.budget.mu.Unlock()
@@ -110,7 +109,7 @@ func (s *Share) Close() {
 	clear(s.readers)
 }
 
-// reader accounts for the objects of one kind in a Share. share.budget.mu guards its fields.
+// reader accounts for the objects of one kind. share.budget.mu guards its fields.
 type reader struct {
 	share *Share
 	used  int64
@@ -164,7 +163,7 @@ func (r *reader) count(left int) {
 }
 
 // Bound wraps lw so that a reflector receives only the objects of a kind that fit into the share.
-// keep returns an object in the form that is kept; nil: the object is not needed.
+// keep returns the form of an object that is kept; nil: the object is not needed.
 func (s *Share) Bound(
 	name string, lw cache.ListerWatcher, keep func(runtime.Object) runtime.Object,
 ) cache.ListerWatcher {
@@ -184,8 +183,8 @@ type bounded struct {
 	keep   func(runtime.Object) runtime.Object
 }
 
-// IsWatchListSemanticsUnSupported makes reflectors list objects by pages, because a watch that
-// delivers all existing objects first could not be bounded.
+// IsWatchListSemanticsUnSupported makes reflectors list objects by pages. A watch that delivers all
+// existing objects first could not be bounded.
 func (b *bounded) IsWatchListSemanticsUnSupported() bool { return true }
 
 func (b *bounded) List(o metav1.ListOptions) (runtime.Object, error) {

@@ -114,8 +114,8 @@ func listWatch(r *rest.RESTClient, resource string, s scope, c contact) cache.Li
 	}
 }
 
-// observedWatch reports the end of a watch to its contact. It relies on the reflector, which calls
-// Stop as soon as the watch has ended.
+// observedWatch reports the end of a watch to its contact. It relies on the reflector to call Stop
+// as soon as the watch has ended.
 type observedWatch struct {
 	watch.Interface
 	contact contact

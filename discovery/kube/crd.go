@@ -72,8 +72,7 @@ type list[T any] struct {
 // DeepCopyObject implements runtime.Object. Objects are never changed.
 func (l *list[T]) DeepCopyObject() runtime.Object { c := *l; return &c }
 
-// Releases maps the plural name of each installed CRD of Gateway API to its release, or to "" if
-// the CRD names no release.
+// Releases maps the plural name of each installed CRD of Gateway API to its release; "": unknown.
 func (s *Source) Releases() map[string]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// debounceWindow is how long after a commit further events are debounced. An event that arrives
-	// later is committed at once.
+	// debounceWindow is how long after a commit further events are debounced. A later event is
+	// committed at once.
 	debounceWindow = 5 * time.Millisecond
 	debounceQuiet  = 2 * time.Millisecond
 )

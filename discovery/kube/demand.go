@@ -41,9 +41,9 @@ func OnDemand() (tables []string) {
 	return tables
 }
 
-// Want adds and removes demands for objects of on-demand tables. It returns a channel for each
-// wanted demand. The channel closes once all existing objects with the demand's key have been read.
-// A call of Flush then puts them into the store.
+// Want adds and removes demands for objects of on-demand tables. For each wanted demand, it returns
+// a channel that closes once all existing objects with the demand's key have been read. Flush then
+// puts them into the store.
 func (s *Source) Want(wanted, unwanted []Demand) (read []<-chan struct{}) {
 	s.occupants.want(occupied(wanted), occupied(unwanted))
 	s.mu.Lock()
@@ -75,8 +75,8 @@ func (s *Source) Keep(demands []Demand) (read []<-chan struct{}) {
 	return s.Want(demands, nil)
 }
 
-// Park moves objects of parked kinds without a demand out of the store. New objects without a
-// demand do not enter the store afterwards. Before Park, the store has every object of these kinds.
+// Park moves objects of parked kinds without a demand out of the store, and keeps such objects out
+// of it afterwards. Before Park, the store has every object of these kinds.
 func (s *Source) Park() {
 	for _, g := range s.gates {
 		g.shut()
@@ -164,7 +164,7 @@ type packed interface {
 	Unmarshal([]byte) error
 }
 
-// gate puts the wanted objects of one kind into the store, and keeps the others encoded.
+// gate puts the wanted objects of one kind into the store, and keeps other objects encoded.
 type gate struct {
 	kind  *kind
 	feed  *feed
@@ -229,7 +229,7 @@ func (g *gate) delete(id string) {
 }
 
 // park keeps an object encoded outside the store. It drops an object without a key, because no
-// demand can want such an object.
+// demand can match it.
 func (g *gate) park(id string, keys []string, obj store.Object) {
 	raw, err := obj.(packed).Marshal()
 	if err != nil || len(keys) == 0 {

@@ -23,8 +23,8 @@ type formerGroup struct{ table }
 func (formerGroup) Group() string { return inferenceapi.Group }
 
 // rivals handles objects that exist in both the former and the current API group of a kind, as
-// during a migration. If both groups have an object with the same name, the object of the current
-// group is used.
+// during a migration. If both groups have an object with the same name, the current group takes
+// precedence.
 type rivals struct {
 	mu     sync.Mutex
 	today  map[string]bool

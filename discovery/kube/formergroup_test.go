@@ -12,7 +12,8 @@ import (
 
 const objective = `{apiVersion: llm-d.ai/v1alpha2, kind: InferenceObjective, metadata: {namespace: default, name: batch}, spec: {poolRef: {name: chat}, priority: -1}}`
 
-// During a migration to the API group llm-d.ai, a cluster has objects of both groups.
+// During a migration to llm-d.ai, a cluster has objects of both API groups. If both have an object
+// of the same name, the object of llm-d.ai must be used.
 func TestInferenceObjective_BothGroupsAreReadAndTodaysWins(t *testing.T) {
 	former := strings.NewReplacer(llmd.Group, inferenceapi.Group, "priority: -1", "priority: -7").Replace(objective)
 	r := begin(t, func(api *kubetest.Server) {

@@ -33,7 +33,8 @@ func TestInferencePool_FormerGroupIsRead(t *testing.T) {
 	}
 }
 
-// During a migration to v1 and its API group, a cluster has objects of both groups.
+// During a migration to v1 and its API group, a cluster has objects of both groups. If both have an
+// object of the same name, the object of v1 must be used.
 func TestInferencePool_V1WinsOverTheFormerGroup(t *testing.T) {
 	r := begin(t, func(api *kubetest.Server) {
 		api.Install(inferenceapi.Group, "inferencepools", "v1alpha2")

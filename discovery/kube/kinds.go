@@ -104,9 +104,8 @@ func custom[T any, P interface {
 		status: shape.ByKind()[table.Kind()]}
 }
 
-// closing marks a kind whose objects grant permissions. If an object of this kind cannot be
-// decoded, it grants no permission. Its previous version must not stay in use, because its author
-// may have revoked permissions.
+// closing marks a kind whose objects grant permissions. An undecodable object of this kind grants
+// none. Its previous version must not stay in use, because its author may have revoked permissions.
 func closing(k *kind) *kind {
 	k.closes = true
 	return k

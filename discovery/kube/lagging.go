@@ -24,8 +24,8 @@ func (c *partContact) answered(err error) {
 	}
 }
 
-// unwatched records that the part's watch has ended, so a gap begins. A gap causes no finding,
-// because the next watch nearly always begins within a millisecond.
+// unwatched records that the part's watch has ended. This causes no finding, because the next watch
+// nearly always begins within a millisecond.
 func (c *partContact) unwatched() {
 	s := c.source
 	s.mu.Lock()

@@ -40,19 +40,19 @@ func endingOf(obj store.Object) *Ending {
 	return &Ending{Finalizers: slices.Clone(obj.GetFinalizers()), Deleting: obj.GetDeletionTimestamp() != nil}
 }
 
-// Live returns the newest version of an object. It returns false if the object does not exist, or
-// if Penstock writes no status for its kind.
+// Live returns the newest version of an object; false if the object does not exist, or if Penstock
+// writes no status for its kind.
 func (s *Source) Live(ref report.Ref) (Live, bool) { return s.lives.get(ref) }
 
-// LiveRefs returns the refs of all objects that Live can return, in no order.
+// LiveRefs returns the refs of all objects that Live can return, unsorted.
 func (s *Source) LiveRefs() []report.Ref { return s.lives.refs() }
 
-// OnLive sets the function that is called after a watch has delivered a version of an object,
-// unless Patch wrote this version. The function must not block.
+// OnLive sets the function that is called after a watch has delivered a version of an object that
+// Patch did not write. The function must not block.
 func (s *Source) OnLive(changed func(report.Ref)) { s.lives.listen(changed) }
 
 // Patch sends a merge patch for an object, or for its subresource. live is the result of Live for
-// ref. Afterwards, Live returns the version of the object in the API server's response.
+// ref. Afterwards, Live returns the version in the API server's response.
 func (s *Source) Patch(ctx context.Context, ref report.Ref, live Live, subresource string, body []byte) error {
 	k := live.kind
 	after, err := s.client.patch(ctx, k, s.version(k), ref.Key(), subresource, body)
@@ -85,7 +85,7 @@ func (l *lives) put(ref report.Ref, k *kind, obj store.Object, status any) {
 	}
 }
 
-// wrote records the API server's response to a write of this process. It does not call l.changed.
+// wrote records the API server's response to a write of this process, without a call of l.changed.
 func (l *lives) wrote(ref report.Ref, obj store.Object, status any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -52,8 +52,8 @@ func newOccupants(s *Source) *occupants {
 		held: map[objectID][]address{}, at: map[address][]*occupant{}}
 }
 
-// addressesOf returns the addresses that a Service or EndpointSlice uses. It returns none for an
-// EndpointSlice that a user wrote, because its addresses may belong to other Services.
+// addressesOf returns the addresses that a Service or EndpointSlice uses. For an EndpointSlice that
+// a user wrote it returns none, because its addresses may belong to other Services.
 func addressesOf(obj store.Object) (holder occupant, addresses []string) {
 	switch o := obj.(type) {
 	case *corev1.Service:
@@ -167,8 +167,8 @@ func (o *occupants) put(obj store.Object) {
 	}
 }
 
-// occupy records that an object uses an address. It replaces an earlier record of the same object
-// in place, so that the address never appears unused. The caller holds mu.
+// occupy records that an object uses an address. It replaces an earlier record of the object in
+// place, so that the address never appears unused. The caller holds mu.
 func (o *occupants) occupy(a address, holder *occupant) {
 	list := o.at[a]
 	switch i := slices.IndexFunc(list, func(other *occupant) bool { return other.object == holder.object }); {

@@ -98,8 +98,7 @@ func TestOccupant_ListsAreOneDemandEach(t *testing.T) {
 	long, short := "10.0.0.1 10.0.0.11 10.0.0.2 2001:db8::1", "10.0.0.11 10.0.0.2"
 	r.want([]kube.Demand{list(long)})
 	expect(long, "10.0.0.1=one/web 10.0.0.2=two/web")
-	// The demanded list changes. An address that is in both the old and the new list keeps its
-	// Occupant.
+	// The demanded list changes. An address in both lists keeps its Occupant.
 	r.Source.Want([]kube.Demand{list(short)}, []kube.Demand{list(long)})
 	r.flush()
 	expect(long, "")

@@ -33,8 +33,8 @@ func newOrder() *order {
 	return &order{deletions: map[report.Ref]*held{}, routes: map[report.Ref]*held{}}
 }
 
-// put calls apply, which stores an object. If backends of the object are missing, put waits for
-// them, at most for watchSkew. It drops an earlier event of the same object that is held back.
+// put calls apply, which stores an object. It first waits for missing backends of the object, at
+// most for watchSkew. It drops an earlier event of the same object that is held back.
 func (o *order) put(ref report.Ref, missing []string, apply func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -57,8 +57,8 @@ func (o *order) put(ref report.Ref, missing []string, apply func()) {
 	}
 }
 
-// remove calls apply, which deletes an object. It holds back the deletion of a backend for
-// watchSkew, because a route may just have moved away from the backend.
+// remove calls apply, which deletes an object. It delays the deletion of a backend by watchSkew,
+// because a route may just have moved away from the backend.
 func (o *order) remove(ref report.Ref, backend bool, apply func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -95,8 +95,7 @@ func (o *order) drop(ref report.Ref) {
 }
 
 // missing returns the store.TargetKeys of a route's backends that have not arrived. It returns nil
-// if the store already has this generation of the route, because a change of only the status need
-// not wait.
+// if the store already has this generation of the route: a change of only the status need not wait.
 func (s *Source) missing(k *kind, obj store.Object) (keys []string) {
 	if k.role != isRoute {
 		return nil

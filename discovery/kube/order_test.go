@@ -171,7 +171,6 @@ func (w *watches) routeTo(service string) *gatewayv1.HTTPRoute {
 // lags are the times between two events of one change.
 var lags = []time.Duration{0, time.Millisecond, debounceWindow, 20 * time.Millisecond, watchSkew - 10*time.Millisecond}
 
-// inBubbles runs a test for each lag, in virtual time.
 func inBubbles(t *testing.T, f func(t *testing.T, w *watches, lag time.Duration)) {
 	for _, lag := range lags {
 		t.Run(lag.String(), func(t *testing.T) {

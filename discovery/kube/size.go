@@ -11,16 +11,16 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// longestResponse bounds a response of an API server that another operator runs, in bytes. A
-// response may take a hundred times as much memory once it is decoded.
+// longestResponse bounds a response of another operator's API server, in bytes. A decoded response
+// may take a hundred times as much memory.
 const longestResponse = 4 << 20
 
 var errTooLong = fmt.Errorf("the response is longer than %d bytes", longestResponse)
 
 func tooLong(err error) bool { return errors.Is(err, errTooLong) }
 
-// BoundResponses changes a client configuration so that responses above longestResponse fail. It
-// does not limit watches, because the client bounds each of their events.
+// BoundResponses makes responses above longestResponse fail. It does not limit watches, because the
+// client bounds each of their events.
 func BoundResponses(c *rest.Config) {
 	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return &boundResponses{next} })
 }

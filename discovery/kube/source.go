@@ -146,7 +146,7 @@ func (s *Source) Lagging() bool {
 	return len(s.gaps) > 0
 }
 
-// Forbidden reports whether the API server forbids every read that fails, so that waiting does not
+// Forbidden reports whether the API server forbids every failing read, so that waiting does not
 // help.
 func (s *Source) Forbidden() bool {
 	s.mu.Lock()
@@ -160,7 +160,7 @@ func (s *Source) Forbidden() bool {
 }
 
 // Run reads the cluster's objects and follows their changes until ctx ends. It reports and retries
-// failed reads. It fails only if the store fails.
+// failed reads, and fails only if the store fails.
 func (s *Source) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.feed.run(ctx) })
@@ -242,8 +242,8 @@ func (s *Source) answered(p part, err error) {
 }
 
 // reconcile starts and ends reflectors, according to installed kinds and demands. Once all
-// installed kinds have been read, it makes the first commit. next is the time after which it must
-// be called again at the latest.
+// installed kinds have been read, it makes the first commit. The caller must call reconcile again
+// after next at the latest.
 func (s *Source) reconcile(ctx context.Context, group *errgroup.Group) (next time.Duration, err error) {
 	s.mu.Lock()
 	next = time.Hour

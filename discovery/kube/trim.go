@@ -16,8 +16,8 @@ import (
 
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// trim removes the fields of an object that nothing reads, to save memory. It also removes fields
-// that change with each write of a status, so that such a write does not change the store.
+// trim removes an object's unread fields, to save memory. It also removes fields that change with
+// each write of a status, so that such a write does not change the store.
 func trim(k *kind, obj store.Object) {
 	shed(k, obj)
 	obj.SetResourceVersion("")
@@ -28,8 +28,8 @@ func trim(k *kind, obj store.Object) {
 	obj.GetObjectKind().SetGroupVersionKind(k.gvk())
 }
 
-// shed is the part of trim that may run twice on an object. It runs on each object as it arrives,
-// before the list is complete.
+// shed is the part of trim that runs on each object as it arrives, before the list is complete. It
+// may run twice.
 func shed(k *kind, obj store.Object) {
 	obj.SetManagedFields(nil)
 	obj.SetNamespace(unique.Make(obj.GetNamespace()).Value()) // all objects share one string
@@ -143,8 +143,8 @@ func trimSliceTo(obj store.Object, nodes bool) {
 	s.Endpoints = endpoints
 }
 
-// compact copies strings into two allocations. The copies do not refer to the API server's
-// response, so its memory can be freed.
+// compact copies strings into two allocations, so that the memory of the API server's response can
+// be freed.
 func compact(list []string) []string {
 	rest, out := strings.Join(list, ""), make([]string, len(list))
 	for i, s := range list {

@@ -19,16 +19,16 @@ import (
 
 const undecodable = "penstock.dev/undecodable"
 
-// maxReason bounds the reason in a finding about an undecodable object, in bytes. mostUndecodable
-// bounds the number of these findings. Any user who may write objects can cause them.
+// Any user who may write objects can cause findings about undecodable objects. maxReason bounds the
+// reason in a finding, in bytes. mostUndecodable bounds the number of findings.
 const (
 	maxReason       = 300
 	mostUndecodable = 50
 )
 
 // tolerant wraps a serializer. If the CRD's schema allows an object that the Go type cannot hold,
-// such as one with a forwardBody.maxSize above a uint16, tolerant decodes only the object's
-// metadata. Otherwise, one such object would make the list or watch of its kind fail.
+// such as one with a forwardBody.maxSize above a uint16, tolerant decodes only the metadata.
+// Otherwise, one such object would make the list or watch of its kind fail.
 type tolerant struct{ runtime.NegotiatedSerializer }
 
 func (t tolerant) DecoderToVersion(d runtime.Decoder, gv runtime.GroupVersioner) runtime.Decoder {
@@ -98,7 +98,7 @@ func hollow(data []byte, reason error) ([]byte, bool) {
 }
 
 // hollowPolicy encodes an undecodable AccessPolicy with only its metadata and its readable targets.
-// If there is no previous version, this policy denies all requests to the targets (standIn).
+// Without a previous version, this policy denies all requests to the targets (standIn).
 func hollowPolicy(meta metav1.ObjectMeta, data []byte) ([]byte, bool) {
 	var o struct {
 		Spec any `json:"spec"`
@@ -124,15 +124,14 @@ func closedBefore(obj store.Object) bool {
 	return ok && p.Spec.Closed != 0
 }
 
-// undecodables records the objects that could not be decoded, with the reasons. It is safe for
-// concurrent use.
+// undecodables records why objects could not be decoded. It is safe for concurrent use.
 type undecodables struct {
 	mu      sync.Mutex
 	reasons map[report.Ref]string
 }
 
-// note records whether an object could be decoded. obj is nil for a deleted object. failed means
-// that obj could not be decoded. changed means that this result, or its reason, is new.
+// note records whether obj could be decoded (failed). obj is nil for a deleted object. changed
+// means that this result, or its reason, is new.
 func (u *undecodables) note(ref report.Ref, obj store.Object) (failed, changed bool) {
 	reason := ""
 	if obj != nil {

@@ -42,8 +42,8 @@ func newIntake(s *Source, p part) *intake {
 	return &intake{source: s, part: p, synced: make(chan struct{}), ids: map[string]struct{}{}}
 }
 
-// Transformer returns a function that removes unneeded fields from each object as it arrives,
-// because a whole list of complete objects would take too much memory.
+// Transformer returns a function that removes unneeded fields from each object as it arrives. A
+// whole list of complete objects would take too much memory.
 func (in *intake) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
 		if o, ok := obj.(store.Object); ok {
@@ -80,8 +80,8 @@ func (in *intake) Delete(obj any) error {
 	return nil
 }
 
-// Replace replaces all objects of the part by a list. The reflector calls it with the first list,
-// and with a new list if a watch cannot be resumed.
+// Replace replaces all objects of the part. The reflector calls it with the first list, and with a
+// new list if a watch cannot be resumed.
 func (in *intake) Replace(list []any, _ string) error {
 	in.mu.Lock()
 	before := in.ids

@@ -16,8 +16,7 @@ func Split(text string) (namespace, name string, ok bool) {
 	return namespace, name, true
 }
 
-// All parses "namespace/", which stands for all objects of a namespace. ok is false for other
-// texts.
+// All parses "namespace/", which stands for all objects of a namespace.
 func All(text string) (namespace string, ok bool) {
 	namespace, ok = strings.CutSuffix(text, "/")
 	return namespace, ok && namespace != "" && !strings.Contains(namespace, "/")
@@ -48,7 +47,6 @@ func isLabel(s string) bool {
 	return len(s) <= validation.DNS1123LabelMaxLength && !strings.Contains(s, ".") && isSubdomain(s)
 }
 
-// isSubdomain reports whether s is a DNS subdomain as Kubernetes defines it, after RFC 1123.
 func isSubdomain(s string) bool {
 	if len(s) > validation.DNS1123SubdomainMaxLength {
 		return false
@@ -77,8 +75,8 @@ func (p Pool) Compare(o Pool) int {
 	return cmp.Or(strings.Compare(p.Namespace, o.Namespace), strings.Compare(p.Name, o.Name))
 }
 
-// PoolOf returns the identity of an InferencePool or InferencePoolImport. It also accepts another
-// object with a pool's name.
+// PoolOf returns the identity of an InferencePool or InferencePoolImport, or of another object with
+// a pool's name.
 func PoolOf(obj interface {
 	GetNamespace() string
 	GetName() string

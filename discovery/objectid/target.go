@@ -95,8 +95,7 @@ func (t Target) AppendText(b []byte) ([]byte, error) {
 // MarshalText implements encoding.TextMarshaler.
 func (t Target) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler. It accepts only results of String. "" becomes
-// the zero Target.
+// UnmarshalText implements encoding.TextUnmarshaler. It accepts only results of String.
 func (t *Target) UnmarshalText(text []byte) error {
 	parsed, ok := ParseTarget(string(text))
 	if !ok && len(text) > 0 {

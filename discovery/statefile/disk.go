@@ -18,8 +18,7 @@ type Disk interface {
 	CreateTemp(folder, pattern string) (File, error)
 	Rename(from, to string) error
 	Remove(path string) error
-	// Sync writes the names of a folder's files to the disk. Before Sync, a power cut may undo a
-	// Rename.
+	// Sync writes the names in a folder to the disk. Before Sync, a power cut may undo a Rename.
 	Sync(folder string) error
 }
 

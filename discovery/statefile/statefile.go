@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// temporary is part of the names of unfinished files: .NAME.new-RANDOM. The names begin with a dot,
-// so readers of a folder skip these files.
+// temporary is part of the names of unfinished files: .NAME.new-RANDOM. Readers of a folder skip
+// names that begin with a dot.
 const temporary = ".new-"
 
 // Replace is ReplaceOn for this machine.
@@ -23,8 +23,7 @@ func Replace(path string, raw []byte) error { return ReplaceOn(Machine{}, path, 
 // nil, the new content survives a power cut.
 func ReplaceOn(d Disk, path string, raw []byte) error { return replace(d, path, whole(raw), 0o600) }
 
-// ReplaceBy is Replace with the content that the function write writes. If write fails, the old
-// content stays.
+// ReplaceBy is Replace with the content that write writes. If write fails, the old content stays.
 func ReplaceBy(path string, write func(io.Writer) error) error {
 	return replace(Machine{}, path, write, 0o600)
 }
@@ -79,8 +78,8 @@ func replace(d Disk, path string, write func(io.Writer) error, mode fs.FileMode)
 	return named(path, replaceUnnamed(d, path, write, mode))
 }
 
-// named replaces the unfinished file's name in an error by path, because the name differs at each
-// attempt, and the same cause must give the same error. It adds the fix for a full disk.
+// named replaces the unfinished file's random name in an error by path, so that the same cause
+// gives the same error. It adds the fix for a full disk.
 func named(path string, err error) error {
 	var at *fs.PathError
 	var move *os.LinkError
@@ -97,7 +96,7 @@ func named(path string, err error) error {
 }
 
 // replaceUnnamed writes an unfinished file and renames it to path. It syncs the file and its
-// folder, because a power cut may otherwise leave the file empty, or with the old content.
+// folder. Otherwise a power cut may leave the file empty, or with the old content.
 func replaceUnnamed(d Disk, path string, write func(io.Writer) error, mode fs.FileMode) error {
 	folder := filepath.Dir(path)
 	if err := makeFolder(d, folder); err != nil {
@@ -130,8 +129,8 @@ func replaceUnnamed(d Disk, path string, write func(io.Writer) error, mode fs.Fi
 	return d.Sync(folder)
 }
 
-// makeFolder creates a folder if it does not exist. It also syncs the parent folder, because a
-// power cut may otherwise remove the new folder with its files.
+// makeFolder creates a missing folder. It syncs the parent folder, because a power cut may
+// otherwise remove the new folder.
 func makeFolder(d Disk, path string) error {
 	if f, err := d.Open(path); err == nil {
 		return f.Close()

@@ -112,7 +112,6 @@ func TestStateFile_KilledProcessLeavesNothing(t *testing.T) {
 	}
 }
 
-// full is a Disk on which writes fail because it has no room.
 type full struct{ statefile.Machine }
 
 func (d full) CreateTemp(folder, pattern string) (statefile.File, error) {

@@ -13,12 +13,11 @@ import (
 	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
-// Locate returns the position of an object, or of a field of the object, as "file:line". It returns
-// "" if the position is unknown.
+// Locate returns the position of an object or of its field as "file:line"; "": unknown.
 type Locate func(owner report.Ref, field string) string
 
-// WatchSet watches the results of the methods that it is passed to. Its method WatchCtx returns
-// once one of these results may have changed.
+// WatchSet watches the results of the methods that it is passed to. WatchCtx returns once a result
+// may have changed.
 type WatchSet = memdb.WatchSet
 
 // NewWatchSet makes an empty WatchSet.
@@ -34,8 +33,8 @@ type Board struct {
 	feeds  atomic.Uint64
 }
 
-// NewBoard makes an empty Board. If locate is not nil, the Board calls it for the Source of each
-// finding without a Source.
+// NewBoard makes an empty Board. If locate is not nil, the Board calls it to set a missing Source
+// of a finding.
 func NewBoard(locate Locate) *Board { return &Board{locate: locate, db: newDB()} }
 
 func (b *Board) write(change func(t txn, changed func(report.Ref))) {
@@ -49,8 +48,8 @@ func (b *Board) write(change func(t txn, changed func(report.Ref))) {
 	})
 }
 
-// Set replaces a source's reports about the owners of reports. The source's other reports stay. A
-// source calls either Set and Remove, or only Replace.
+// Set replaces a source's reports about the owners of reports. A source calls either Set and
+// Remove, or only Replace.
 func (b *Board) Set(source string, reports ...report.Report) {
 	if len(reports) == 0 {
 		return
@@ -120,7 +119,7 @@ func (b *Board) List(ws WatchSet) (out []report.Report) {
 	return out
 }
 
-// Get returns the merged report about one object, or false if there is no report.
+// Get returns the merged report about an object, or false without a report.
 func (b *Board) Get(ref report.Ref) (report.Report, bool) {
 	parts := slices.Collect(rows.Walk[entry](txn{b.db.Txn(false)}, nil, reportTable, rows.ByID, appendRef(nil, ref)))
 	if len(parts) == 0 {
@@ -166,9 +165,9 @@ func (b *Board) Settle(ctx context.Context, debounce time.Duration) error {
 	}
 }
 
-// Stream calls emit with the board's document at once and after each change. It waits until the
-// board has settled, so that no document has only half of a change. It returns when ctx ends or
-// emit fails. written may be nil. Stream detects a changed result of written within two seconds.
+// Stream calls emit with the board's document at once and after each change, once the board has
+// settled. So no document has only half of a change. It returns when ctx ends or emit fails.
+// written may be nil. Stream detects a changed result of written within two seconds.
 func (b *Board) Stream(ctx context.Context, controller string, written Written, emit func(*Document) error) error {
 	var last *Document
 	var again time.Duration
@@ -188,13 +187,13 @@ func (b *Board) Stream(ctx context.Context, controller string, written Written, 
 
 const writtenInterval = 2 * time.Second
 
-// StreamFindings is like Stream, but emits only findings and computes no document.
+// StreamFindings is like Stream, but emits only findings.
 func (b *Board) StreamFindings(ctx context.Context, emit func([]report.Finding) error) error {
 	return b.follow(ctx, 0, func(all []report.Report) error { return emit(findings(all)) })
 }
 
-// follow calls emit with all reports, at once and after each change. If nothing has changed for the
-// duration again, it also calls emit; 0: it does not.
+// follow calls emit with all reports, at once and after each change. It also calls emit if nothing
+// has changed for the duration again, unless again is 0.
 func (b *Board) follow(ctx context.Context, again time.Duration, emit func([]report.Report) error) error {
 	for {
 		if err := b.Settle(ctx, streamDebounce); err != nil {

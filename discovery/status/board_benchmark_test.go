@@ -67,7 +67,6 @@ func BenchmarkBoard_Set(b *testing.B) {
 	}
 }
 
-// BenchmarkBoard_List measures List, as for a page or the status file, with 5,000 routes.
 func BenchmarkBoard_List(b *testing.B) {
 	board := status.NewBoard(nil)
 	board.Set(status.Translation, routeReports(5000)...)

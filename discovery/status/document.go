@@ -21,8 +21,7 @@ type Object struct {
 	Status Status `json:"status"`
 }
 
-// Status is the status of an object of any kind. Its fields are as in the statuses of the Gateway
-// API.
+// Status is the status of an object of any kind, with fields as in the Gateway API.
 type Status struct {
 	Addresses  []Address          `json:"addresses,omitempty"`
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
@@ -60,8 +59,7 @@ type Parent struct {
 	Conditions     []metav1.Condition `json:"conditions"`
 }
 
-// Ancestor is the status of a policy for one Gateway that it affects (Gateway API,
-// PolicyAncestorStatus).
+// Ancestor is the status of a policy for one Gateway that it affects (PolicyAncestorStatus).
 type Ancestor struct {
 	AncestorRef    report.ParentRef   `json:"ancestorRef"`
 	ControllerName string             `json:"controllerName"`
@@ -92,8 +90,8 @@ type conditionKey struct {
 }
 
 // NewDocument makes a document from a Board's reports. before, which may be nil, is the previous
-// document. A condition that has the same status in before keeps its transition time. All other
-// conditions get the transition time now.
+// document. A condition with the same status in before keeps its transition time. Other conditions
+// get the time now.
 func NewDocument(reports []report.Report, controller string, before *Document, now time.Time) *Document {
 	m := &maker{controller: controller, now: now.UTC().Truncate(time.Second),
 		before: map[conditionKey]metav1.Condition{}}
@@ -177,9 +175,8 @@ func (m *maker) conditions(key conditionKey, list []report.Condition) []metav1.C
 	return out
 }
 
-// Join merges the documents of several processes. It returns the first document, and adds the
-// findings that only other documents have, because each process reports only the NACKs of its own
-// proxies.
+// Join merges the documents of several processes. It returns the first document with the findings
+// that only other documents have: each process reports only the NACKs of its own proxies.
 func Join(all []*Document) *Document {
 	out := *all[0]
 	out.Findings = slices.Clone(out.Findings)

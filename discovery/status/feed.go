@@ -8,9 +8,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
-// Feed streams the refs of objects whose reports changed to one reader. If an object changes
-// several times between two calls of Next, Next returns it once. A Feed never blocks the board.
-// Only one goroutine may call Next.
+// Feed streams the refs of objects whose reports changed to one reader. It returns an object once,
+// even after several changes. It never blocks the board. Only one goroutine may call Next.
 type Feed struct {
 	board *Board
 	id    uint64
@@ -24,8 +23,8 @@ func (b *Board) Follow() *Feed {
 	return f
 }
 
-// Next waits for changes of reports. It returns the refs, sorted, of the objects whose reports
-// changed. It fails only if ctx ends.
+// Next waits for changes, and returns the sorted refs of the objects whose reports changed. It
+// fails only if ctx ends.
 func (f *Feed) Next(ctx context.Context) ([]report.Ref, error) {
 	for {
 		ws := NewWatchSet()

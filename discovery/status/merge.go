@@ -7,7 +7,7 @@ import (
 )
 
 // merge merges the reports of all sources about an object. If several parts have the same
-// condition, the last of them wins. The result shares no slices with parts.
+// condition, the last part wins. The result shares no slices with parts.
 func merge(parts []*entry) report.Report {
 	out := report.Report{Owner: parts[0].report.Owner}
 	for _, e := range parts {

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// Written returns the status that an object has in Kubernetes, as a value with the JSON fields of
-// Status; nil: it has none.
+// Written returns an object's status in Kubernetes, as a value with the JSON fields of Status; nil:
+// none.
 type Written func(report.Ref) any
 
 // Page serves the status of all objects as JSON. With ?watch it serves one line of JSON once the
@@ -40,7 +40,6 @@ func Page(b *Board, controller string, written Written) http.Handler {
 	})
 }
 
-// replace replaces the board's statuses by the statuses in Kubernetes.
 func (d *Document) replace(written Written, controller string) {
 	if written == nil {
 		return

@@ -37,8 +37,8 @@ type unseen struct {
 	owner    report.Ref
 }
 
-// places is the only row of placeTable. A replacement of the row means that objects may have moved
-// to other lines of their files.
+// places is the only row of placeTable. Its replacement means that objects may have moved to other
+// lines of their files.
 type places struct{}
 
 func newDB() *memdb.MemDB {

@@ -128,7 +128,7 @@ func TestStatus_GoldenTextAndJSON(t *testing.T) {
 	golden(t, "status.json", append(raw, '\n'))
 }
 
-// As on Kubernetes, a policy has ancestors: the Gateways that it affects.
+// A policy's status must have ancestors, as on Kubernetes: the Gateways that it affects.
 func TestStatus_PoliciesHaveAncestors(t *testing.T) {
 	for _, kind := range []string{"BackendTLSPolicy", "AccessPolicy"} {
 		policy := report.Report{Owner: report.Ref{Kind: kind, Namespace: "default", Name: "p"},

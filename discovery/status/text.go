@@ -95,7 +95,7 @@ func (p *printer) table(objects []Object) {
 	}
 }
 
-// tableRows returns the rows of the table for objects of one kind. second has the headings of the
+// tableRows returns the table's rows for objects of one kind. second has the headings of the
 // columns after the name.
 func (p *printer) tableRows(objects []Object) (rows []row, second []string) {
 	withParents := slices.ContainsFunc(objects, func(o Object) bool { return len(o.Status.allParents()) > 0 })

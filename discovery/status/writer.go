@@ -66,7 +66,7 @@ func (w *Writer) delay(took time.Duration) time.Duration {
 const retryInterval = 10 * time.Second
 
 // Run writes the file at once, after each change, and when ctx ends. A failed write is logged and
-// repeated. It does not end Run, because traffic does not depend on the file.
+// repeated, because traffic does not depend on the file.
 func (w *Writer) Run(ctx context.Context) error {
 	for {
 		ws, began := NewWatchSet(), time.Now()
@@ -120,8 +120,8 @@ func (w *Writer) found() (doc *Document, text []byte) {
 	return doc, text
 }
 
-// encode encodes a document item by item, because encoding/json keeps the buffer of each encoded
-// value in a pool, and one large value would occupy memory.
+// encode encodes a document item by item. encoding/json keeps the buffer of each encoded value in a
+// pool, and a large buffer would occupy memory.
 func encode(doc *Document) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)

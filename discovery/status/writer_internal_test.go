@@ -32,7 +32,7 @@ func TestWriter_FileIsAJSONDocumentWithIndents(t *testing.T) {
 	}
 }
 
-// While thousands of objects arrive, the file is written only now and then.
+// While thousands of objects arrive, the file must be written less often.
 func TestWriter_LargeFileIsWrittenLessOften(t *testing.T) {
 	w, err := NewWriter(WriterConfig{Board: NewBoard(nil), Path: filepath.Join(t.TempDir(), FileName)})
 	if err != nil {

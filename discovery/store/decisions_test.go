@@ -9,7 +9,6 @@ import (
 	"testing"
 )
 
-// shownTypes calls f with each struct type that a page may show.
 func shownTypes(f func(table string, t reflect.Type)) {
 	seen := map[reflect.Type]bool{}
 	var walk func(table string, t reflect.Type)

@@ -25,8 +25,7 @@ type Host struct {
 func (h *Host) DeepCopyObject() runtime.Object { return deepcopy.Of(h) }
 
 // Invalid marks an object that is invalid in its file and has no last good version, so that
-// references to the object are not reported as missing. discovery/file writes it. Its name is
-// InvalidName.
+// references to it are not reported as missing. discovery/file writes it. Its name is InvalidName.
 type Invalid struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -48,7 +47,7 @@ type Learned struct {
 	Endpoints []string // "ip:port", sorted
 }
 
-// LearnedName returns the name of the Learned of one exporting cluster of an import.
+// LearnedName returns the name of a Learned.
 func LearnedName(importName, cluster string) string { return importName + "." + cluster }
 
 // DeepCopyObject implements runtime.Object.
@@ -77,7 +76,7 @@ type Offer struct {
 	Since int64
 }
 
-// OfferName returns the name of the Offer of one exporting cluster of an import.
+// OfferName returns the name of an Offer.
 func OfferName(importName, cluster string) string { return importName + "." + cluster }
 
 // DeepCopyObject implements runtime.Object.
@@ -230,8 +229,8 @@ type Occupant struct {
 	Lists     []string // keys of ByAddresses that translation reads and that have the address
 }
 
-// AddressesKey returns a key of the index ByAddresses: the sorted, distinct addresses, joined by
-// spaces. It sorts list.
+// AddressesKey returns a key of ByAddresses: the sorted, distinct addresses, joined by spaces. It
+// sorts list.
 func AddressesKey(list []netip.Addr) string {
 	slices.SortFunc(list, netip.Addr.Compare)
 	key := make([]byte, 0, len("255.255.255.255 ")*len(list))

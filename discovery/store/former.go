@@ -84,8 +84,8 @@ func (s *Store) noteAstray(ops []Op) {
 	}
 }
 
-// formerTargets returns the former targets of a policy p that replaces the policy old, which may be
-// nil. added are the former targets that the batch adds to old.
+// formerTargets returns the former targets of a policy p that replaces old, which may be nil. added
+// are the former targets that the batch adds to old.
 func formerTargets(before, now *View, old, p *v1alpha1.AccessPolicy, added []v1alpha1.FormerTarget) (
 	former []v1alpha1.FormerTarget) {
 	if old == nil {
@@ -112,9 +112,9 @@ func formerTargets(before, now *View, old, p *v1alpha1.AccessPolicy, added []v1a
 	})
 }
 
-// restored returns the former targets that an earlier process saved in a policy. If a section of a
-// target was lost while no process ran, the whole object becomes a target, because the section's
-// new name is unknown.
+// restored returns the former targets that an earlier process saved in a policy. If a target's
+// section was lost while no process ran, its new name is unknown. The whole object then becomes a
+// target.
 func restored(now *View, p *v1alpha1.AccessPolicy) (former []v1alpha1.FormerTarget) {
 	for _, f := range p.Spec.Former {
 		inForce := f.InForce
@@ -144,7 +144,6 @@ func GatedTargets(r Reader, p *v1alpha1.AccessPolicy) (out []v1alpha1.GatedTarge
 	return out
 }
 
-// Limits of the targets in an AccessPolicy's status, as in the CRD.
 const (
 	maxGated   = 80
 	maxSection = 253
@@ -186,7 +185,7 @@ func Astray(r Reader, p *v1alpha1.AccessPolicy) bool {
 }
 
 // Sections returns the listeners of a Gateway, or the named rules of a route. exists is false if
-// the object does not exist, or if its kind is no target of AccessPolicies.
+// the object does not exist, or if AccessPolicies cannot target its kind.
 func Sections(r Reader, target report.Ref) (names []string, exists bool) {
 	rule := func(name *gatewayv1.SectionName) {
 		if name != nil {

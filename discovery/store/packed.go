@@ -30,8 +30,8 @@ type keyRest struct {
 
 var keyType = metav1.TypeMeta{APIVersion: v1alpha1.Group + "/" + v1alpha1.Version, Kind: "APIKey"}
 
-// packKeys packs APIKeys. It does not pack an APIKey whose packed form would lose information, such
-// as fractions of a second.
+// packKeys packs APIKeys, unless the packed form would lose information, such as fractions of a
+// second.
 var packKeys = &packing[*v1alpha1.APIKey]{
 	pack: func(k *v1alpha1.APIKey) any {
 		packed, err := packKey(k)

@@ -55,8 +55,8 @@ type decision struct {
 	fields map[string]way
 }
 
-// decide returns the decision for type T: how pages show each field that parts name. Fields that no
-// part names are hidden.
+// decide returns the decision for type T: how pages show each field in parts. Other fields are
+// hidden.
 func decide[T any](parts ...part) decision {
 	d := decision{reflect.TypeFor[T](), map[string]way{}}
 	for _, p := range parts {
@@ -83,8 +83,8 @@ var values = []reflect.Type{
 	reflect.TypeFor[v1alpha1.DeviceCount](),
 }
 
-// Show returns an object's JSON for pages and commands. It has the fields that decisions.go shows,
-// without the credentials that package credential recognizes.
+// Show returns the JSON of an object's visible fields (decisions.go) for pages and commands,
+// without credentials that package credential recognizes.
 func Show(obj Object) (json.RawMessage, error) {
 	out, ok := show(reflect.ValueOf(obj))
 	if !ok {
@@ -93,8 +93,8 @@ func Show(obj Object) (json.RawMessage, error) {
 	return json.Marshal(out)
 }
 
-// Quotable reports whether pages show a field of a kind's objects, so that a report may quote its
-// value. path is a finding's Field, such as spec.rules[0].matches[0].path.value.
+// Quotable reports whether a report may quote the value of a field, because pages show it. path is
+// a finding's Field, such as spec.rules[0].matches[0].path.value.
 func Quotable(k Kind, path string) bool {
 	t := reflect.TypeOf(k.New())
 	for path != "" {

@@ -14,14 +14,14 @@ type Rows struct{ list []any }
 
 func (r Rows) Len() int { return len(r.list) }
 
-// Reader serves reads. View implements it. The translator's graph also implements it, and records
-// each read.
+// Reader serves reads. View implements it, and so does the translator's graph, which records each
+// read.
 type Reader interface {
 	// Rows returns the objects with one key in one index of one table.
 	Rows(table, index, key string) Rows
 }
 
-// Op is one operation of a batch for Apply. A Table's methods Put and Delete make Ops.
+// Op is one operation of a batch for Apply. A Table makes Ops (Put, Delete).
 type Op struct {
 	table interface {
 		Kind() string
@@ -33,10 +33,10 @@ type Op struct {
 	obj any // the object in the table's form (Pack); nil: delete
 }
 
-// Kind returns the name of the operation's table.
+// Kind returns the name of the table.
 func (o Op) Kind() string { return o.table.Kind() }
 
-// ID returns the primary key of the operation's object.
+// ID returns the primary key of the object.
 func (o Op) ID() string { return o.id }
 
 // Object returns the object to store; nil for a deletion.
@@ -47,7 +47,7 @@ func (o Op) Object() Object {
 	return o.table.Unpack(o.obj)
 }
 
-// Change states that one object changed in a revision.
+// Change describes the change of one object in a revision.
 type Change struct {
 	Table   string     // name of the table, which is the kind
 	ID      string     // primary key of the object
@@ -82,10 +82,9 @@ func New() *Store {
 	return s
 }
 
-// Apply commits a batch in one transaction and returns its revision. A batch without effect makes
-// no revision: Apply then returns the current number, without changes. Of several operations on one
-// object, the last one takes effect. If an object has no name, Apply returns an error and commits
-// nothing.
+// Apply commits a batch in one transaction and returns its revision. For a batch without effect, it
+// returns the current revision, without changes. Of several operations on one object, the last
+// takes effect. If an object has no name, Apply returns an error and commits nothing.
 func (s *Store) Apply(ops ...Op) (Revision, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,9 +130,9 @@ func (s *Store) Apply(ops ...Op) (Revision, error) {
 	return rev, nil
 }
 
-// Recall passes objects that existed when an earlier process ended. The next Apply compares its
-// objects with them. If a target of an AccessPolicy was lost since then, the policy gets former
-// targets. Readers never see the recalled objects.
+// Recall passes objects that existed when an earlier process ended. If a target of an AccessPolicy
+// is missing after the next Apply, the policy gets former targets. Readers never see the recalled
+// objects.
 func (s *Store) Recall(ops ...Op) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,14 +189,15 @@ func lastOfEach(ops []Op) []Op {
 	return out
 }
 
-// View returns a snapshot of the newest revision. It may be kept indefinitely.
+// View returns a snapshot of the newest revision.
 func (s *Store) View() *View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return &View{n: s.n, trees: s.last}
 }
 
-// View is a consistent snapshot of all tables. It is safe for concurrent use and needs no Close.
+// View is a snapshot of all tables. It is safe for concurrent use, may be kept indefinitely, and
+// needs no Close.
 type View struct {
 	n     uint64
 	trees trees
@@ -236,7 +236,7 @@ func (s *Store) Subscribe() *Subscription {
 	return sub
 }
 
-// Everything returns a change for each object of a view. A new reader begins with these changes.
+// Everything returns a change for each object of a view, for a new reader.
 func Everything(v *View) []Change {
 	var out []Change
 	for _, t := range Tables() {
@@ -257,8 +257,8 @@ func (sub *Subscription) push(rev Revision) {
 	}
 }
 
-// Next waits for revisions and returns all queued revisions, the oldest first, with a view at least
-// as new as the last. It fails only if ctx ends.
+// Next waits for revisions and returns all queued revisions, the oldest first. The view is at least
+// as new as the last revision. Next fails only if ctx ends.
 func (sub *Subscription) Next(ctx context.Context) ([]Revision, *View, error) {
 	for {
 		sub.mu.Lock()
@@ -276,11 +276,11 @@ func (sub *Subscription) Next(ctx context.Context) ([]Revision, *View, error) {
 	}
 }
 
-// Ready returns a channel that has an element after a revision was queued. Pending may have emptied
+// Ready returns a channel that is readable after a revision was queued. Pending may have emptied
 // the queue since then.
 func (sub *Subscription) Ready() <-chan struct{} { return sub.wake }
 
-// Pending returns the queued revisions and a view. It does not wait.
+// Pending is like Next, but does not wait.
 func (sub *Subscription) Pending() ([]Revision, *View) {
 	sub.mu.Lock()
 	revs := sub.pending

@@ -28,7 +28,7 @@ import (
 //
 // The lost target itself also becomes a former target, so that it is still known after a restart.
 
-// maxFormer bounds a policy's former targets. If there are more, targets that do not exist are
+// maxFormer bounds a policy's former targets. Beyond the bound, targets that do not exist are
 // dropped.
 const maxFormer = 64
 
@@ -38,8 +38,7 @@ type succession struct {
 	added       map[string][]v1alpha1.FormerTarget
 }
 
-// successors returns the former targets that a batch of changes adds to policies, by the ID of the
-// policy.
+// successors returns the former targets that a batch of changes adds, by policy ID.
 func (s *Store) successors(before, now *View, changes []Change, recalled bool) map[string][]v1alpha1.FormerTarget {
 	if before.trees[[2]string{AccessPolicies.Kind(), ByID}].Len() == 0 {
 		return nil
@@ -73,8 +72,7 @@ func (s *Store) successors(before, now *View, changes []Change, recalled bool) m
 	return x.added
 }
 
-// changedTargets returns the objects whose sections a change may affect, and that policies may
-// target.
+// changedTargets returns the possible targets of policies whose sections a change may affect.
 func changedTargets(before, now *View, c Change) (refs []report.Ref) {
 	switch c.Table {
 	case Gateways.Kind(), HTTPRoutes.Kind(), GRPCRoutes.Kind(), InferencePools.Kind():
@@ -101,7 +99,6 @@ func refOfTarget(t v1alpha1.FormerTarget) report.Ref {
 	return report.Ref{Group: group, Kind: t.Kind, Namespace: t.Namespace, Name: t.Name}
 }
 
-// formerOf returns the targets and the former targets of a policy.
 func formerOf(p *v1alpha1.AccessPolicy) []v1alpha1.FormerTarget {
 	out := slices.Clone(p.Spec.Former)
 	for _, t := range p.Spec.TargetRefs {
@@ -172,8 +169,8 @@ func (x *succession) lose(ref report.Ref) {
 	})
 }
 
-// create adds a new object to the former targets of a policy, if the object takes over the requests
-// of a target that an earlier batch removed.
+// create adds a new object to a policy's former targets, if the object takes over the requests of a
+// target that an earlier batch removed.
 func (x *succession) create(ref report.Ref) {
 	o := targetObject(x.now, ref)
 	if o == nil || targetObject(x.before, ref) != nil {
@@ -186,9 +183,8 @@ func (x *succession) create(ref report.Ref) {
 	}
 }
 
-// alike returns the objects that take over the requests of a removed object. They are new objects
-// and, for routes, also older ones: an older route may have lost requests to the removed route, and
-// now gets them.
+// alike returns the objects that take over the requests of a removed object: new objects and, for
+// routes, also older ones, which may have lost requests to the removed route.
 func (x *succession) alike(ref report.Ref, old Object) (list []Object) {
 	consider := func(o Object, routes bool) {
 		r := report.Ref{Group: ref.Group, Kind: ref.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}
@@ -222,8 +218,8 @@ func (x *succession) alike(ref report.Ref, old Object) (list []Object) {
 	return list
 }
 
-// inPlace returns the target in object o that takes the place of t: the section with the same name
-// or, without such a section, the whole object.
+// inPlace returns the target in object o that replaces t: the section with the same name or,
+// without one, the whole object.
 func (x *succession) inPlace(t v1alpha1.FormerTarget, o Object) v1alpha1.FormerTarget {
 	t.Namespace, t.Name = o.GetNamespace(), o.GetName()
 	if !TargetExists(x.now, t) {
@@ -237,7 +233,7 @@ func withSection(t v1alpha1.FormerTarget, section string) v1alpha1.FormerTarget 
 	return t
 }
 
-// TargetExists reports whether a target exists: the object and, if the target names a section, the
+// TargetExists reports whether a target's object exists and, if the target names a section, the
 // section.
 func TargetExists(r Reader, t v1alpha1.FormerTarget) bool {
 	sections, exists := allSections(r, refOfTarget(t))
@@ -277,7 +273,6 @@ func targetObject(r Reader, ref report.Ref) Object {
 	return o
 }
 
-// requests describes the requests that a route matches.
 type requests struct {
 	parents   []gatewayv1.ParentReference
 	hostnames []gatewayv1.Hostname
@@ -328,9 +323,9 @@ func unnamedRuleIsNew(before, now Object) bool {
 	})
 }
 
-// takesOver reports whether requests that old served may now reach o: both have a common listener,
-// a common match of a host, or common servers. If o is a fresh route, overlapping hosts and paths
-// are enough.
+// takesOver reports whether requests that old served may now reach o. Gateways must have a common
+// listener, and InferencePools equal selectors. Routes must have a common parent, hostname and
+// match. If o is fresh, overlapping hostnames and paths are enough.
 func takesOver(o, old Object, fresh bool) bool {
 	switch o := o.(type) {
 	case *gatewayv1.Gateway:
@@ -355,7 +350,7 @@ func takesOver(o, old Object, fresh bool) bool {
 		})
 }
 
-// hostsMeet reports whether a request's host may match both hostnames, which may have wildcards.
+// hostsMeet reports whether one host may match both hostnames, which may be wildcards.
 func hostsMeet(a, b gatewayv1.Hostname) bool {
 	within := func(host, wildcard string) bool {
 		suffix, ok := strings.CutPrefix(wildcard, "*")
@@ -365,14 +360,14 @@ func hostsMeet(a, b gatewayv1.Hostname) bool {
 	return x == y || within(x, y) || within(y, x)
 }
 
-// pathsMeet reports whether a request's path may fulfill both matches of routes. It assumes that
-// regular expressions, and the other conditions of matches, overlap.
+// pathsMeet reports whether one path may match both matches of routes. It assumes that regular
+// expressions, and the other conditions of matches, overlap.
 func pathsMeet(a, b any) bool {
 	x, y := pathOf(a), pathOf(b)
 	return strings.HasPrefix(x, y) || strings.HasPrefix(y, x)
 }
 
-// pathOf returns the prefix of all paths that an HTTPRoute's match accepts; "": any path.
+// pathOf returns the prefix of all paths that a match accepts; "": any path.
 func pathOf(match any) string {
 	m, ok := match.(gatewayv1.HTTPRouteMatch)
 	if !ok || m.Path == nil || m.Path.Value == nil ||

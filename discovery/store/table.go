@@ -21,7 +21,7 @@ type Object interface {
 const (
 	// ByID is the primary key, "namespace/name" or "name".
 	ByID = "id"
-	// ByAll is an index in which all rows have the key "", so a read of this key returns the table.
+	// ByAll is an index in which all rows have the key "". A read of this key returns the table.
 	ByAll = "all"
 )
 
@@ -31,7 +31,7 @@ type Index[T Object] struct {
 	Keys func(T) []string // returns an object's keys: none, one or several, also equal ones
 }
 
-// Table is the typed handle of one kind's table. It holds no objects: its methods read them from a
+// Table is the typed handle of one kind's table. It holds no objects: its methods read from a
 // Reader.
 type Table[T Object] struct {
 	group, kind string
@@ -62,7 +62,7 @@ func (t *Table[T]) unpack(stored any) T {
 // Kind returns the name of the kind and of its table.
 func (t *Table[T]) Kind() string { return t.kind }
 
-// Group returns the kind's API group; "" for the core group.
+// Group returns the API group; "" for the core group.
 func (t *Table[T]) Group() string { return t.group }
 
 // Namespaced reports whether the kind's objects have a namespace.
@@ -93,10 +93,10 @@ func (t *Table[T]) By(r Reader, index, key string) []T {
 	return out
 }
 
-// All returns every object of the kind, sorted by primary key.
+// All returns all objects, sorted by primary key.
 func (t *Table[T]) All(r Reader) []T { return t.By(r, ByAll, "") }
 
-// IDs returns the primary keys of the objects with a key in an index, sorted. It returns none if
+// IDs returns the sorted primary keys of the objects with a key in an index. It returns none if
 // there are more than most, or if the index does not exist.
 func IDs(r Reader, k Kind, index, key string, most int) []string {
 	if !slices.Contains(k.indexNames(), index) {
@@ -116,15 +116,13 @@ func IDs(r Reader, k Kind, index, key string, most int) []string {
 // Put returns the operation that stores obj.
 func (t *Table[T]) Put(obj T) Op { return Op{table: t, id: ID(obj), obj: t.pack(obj)} }
 
-// Pack returns the form in which the store keeps an object. For most kinds, this is the object
-// itself.
+// Pack returns the form in which the store keeps an object: for most kinds, the object itself.
 func (t *Table[T]) Pack(obj Object) any { return t.pack(obj.(T)) }
 
-// Unpack returns the object of a form that Pack returned.
+// Unpack reverses Pack.
 func (t *Table[T]) Unpack(packed any) Object { return t.unpack(packed) }
 
-// PutPacked returns the operation that stores an object in the form that Pack returned. id is the
-// object's primary key.
+// PutPacked is Put for a result of Pack. id is the object's primary key.
 func (t *Table[T]) PutPacked(id string, packed any) Op { return Op{table: t, id: id, obj: packed} }
 
 // Delete returns the operation that removes an object, if it exists.
@@ -136,13 +134,13 @@ func (t *Table[T]) New() Object {
 	return reflect.New(reflect.TypeOf(zero).Elem()).Interface().(Object)
 }
 
-// Object is like Get, but returns an Object.
+// Object is Get for callers without the type.
 func (t *Table[T]) Object(r Reader, id string) (Object, bool) {
 	obj, ok := t.Get(r, id)
 	return obj, ok
 }
 
-// PutObject is like Put, but takes any Object. It panics for an object of another kind.
+// PutObject is like Put, but panics for an object of another kind.
 func (t *Table[T]) PutObject(obj Object) Op { return t.Put(obj.(T)) }
 
 // ID returns an object's primary key.

@@ -313,7 +313,7 @@ func Tables() []Kind {
 }
 
 // Generated reports whether Kubernetes made an EndpointSlice, for a Service with a selector.
-// Kubernetes soon overwrites a user's changes.
+// Kubernetes overwrites a user's changes to it.
 func Generated(s *discoveryv1.EndpointSlice) bool {
 	return s.Labels[discoveryv1.LabelManagedBy] == SliceController
 }
@@ -333,7 +333,7 @@ func ServiceImportKey(namespace, name string) string { return "import " + namesp
 // ModelKey returns a key of ByModel for a model name in requests to a pool.
 func ModelKey(namespace, pool, model string) string { return namespace + "/" + pool + " " + model }
 
-// ParseTargetKey splits a key of ByTarget, ByBackend or ByRoute into the kind and the primary key.
+// ParseTargetKey reverses TargetKey. id is the primary key.
 func ParseTargetKey(key string) (kind, id string) {
 	kind, id, _ = strings.Cut(key, " ")
 	return kind, id

@@ -18,8 +18,7 @@ func less(a, b entry) bool {
 	return a.id < b.id
 }
 
-// tree is one index: a copy-on-write B-tree. A copy shares all unmodified nodes with the original,
-// so a View is cheap.
+// tree is one index: a copy-on-write B-tree. A copy shares all unmodified nodes with the original.
 type tree = btree.BTreeG[entry]
 
 // degree is the degree of the B-trees. A write copies a node of up to 2*degree-1 entries on each
@@ -31,8 +30,7 @@ func newTree() *tree {
 	return btree.NewBTreeGOptions(less, btree.Options{Degree: degree, NoLocks: true})
 }
 
-// trees has the tree of each index. It has none for ByAll, because the tree of ByID serves its
-// reads.
+// trees has the tree of each index except ByAll, whose reads the tree of ByID serves.
 type trees map[[2]string]*tree // keyed by table and index
 
 func newTrees() trees {

@@ -41,7 +41,6 @@ var engines = sync.OnceValue(func() map[string]*v1alpha1.Engine {
 	return out
 })
 
-// setDefaults sets the default values that the CRD of Engine has.
 func setDefaults(e *v1alpha1.Engine) {
 	for i := range e.Spec.Versions {
 		p := &e.Spec.Versions[i].DeployTemplate.Process
@@ -60,7 +59,7 @@ func setDefaults(e *v1alpha1.Engine) {
 	}
 }
 
-// Get returns the built-in Engine with a name. The caller must not modify it.
+// Get returns a built-in Engine. The caller must not modify it.
 func Get(name string) (*v1alpha1.Engine, bool) {
 	e, ok := engines()[name]
 	return e, ok

@@ -35,8 +35,8 @@ func TestCatalog_EveryEngineIsUsable(t *testing.T) {
 	}
 }
 
-// The schema of vLLM's arguments is generated. make test-engines compares it with the argument
-// parser of the pinned version.
+// The schema of vLLM's arguments is generated. make test-engines compares it with the parser of the
+// pinned version.
 func TestCatalog_ArgumentsOfVLLMHaveTheTypesOfItsParser(t *testing.T) {
 	e, _ := catalog.Get("vllm")
 	v := &e.Spec.Versions[0]
@@ -81,7 +81,7 @@ func TestCatalog_ArgumentsOfVLLMHaveTheTypesOfItsParser(t *testing.T) {
 }
 
 // vLLM's --shutdown-timeout must be shorter than the time after which the server is killed.
-// Otherwise, its requests in flight would fail.
+// Otherwise, requests in flight would fail.
 func TestCatalog_EnginesEndTheirRequestsBeforeTheyAreKilled(t *testing.T) {
 	e, _ := catalog.Get("vllm")
 	p := e.Spec.Versions[0].DeployTemplate.Process

@@ -165,8 +165,7 @@ func TestTemplate_ReplacesListedPathsOnce(t *testing.T) {
 	}
 }
 
-// pieces are texts with a special meaning in YAML, JSON, shells, templates or command lines. Users'
-// values may contain them.
+// pieces are texts with a special meaning in YAML, JSON, shells, templates or command lines.
 var pieces = []string{
 	"a", "B7", " ", "\n", "\t", ":", ": ", "- ", "#", " #", "{", "}", "[", "]", ",", "\"", "'", "|", ">",
 	"&a", "*a", "!!binary", "---", "...", "${port}", "${", "$(id)", "`id`", ";", "&&", "\\", "%", "--host",

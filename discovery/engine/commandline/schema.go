@@ -133,7 +133,7 @@ func (s *Schema) validate(values map[string]any, written map[string]string) (out
 
 func (s *Schema) declared() []string { return slices.Sorted(maps.Values(s.names)) }
 
-// fieldOf converts a JSON pointer into the variables to a field of the ModelDeployment.
+// fieldOf converts a JSON pointer within spec.variables to a field of the ModelDeployment.
 func fieldOf(pointer string, written map[string]string) string {
 	field := variables
 	for i, part := range strings.Split(strings.TrimPrefix(pointer, "/"), "/") {

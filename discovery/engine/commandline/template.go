@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// Values has the values that replace ${path} in a template.
+// Values has the values of ${path} in a template.
 type Values struct {
 	Host, Port                     string
 	Namespace, Deployment, Replica string
@@ -54,7 +54,7 @@ func (v Values) byPath() map[string]string {
 	return out
 }
 
-// Paths returns the paths that ${path} in a template may name, sorted. It omits the paths of
+// Paths returns the paths that ${path} in a template may name, sorted, without the paths of
 // adapters.
 func Paths() []string { return slices.Sorted(maps.Keys(Values{}.byPath())) }
 

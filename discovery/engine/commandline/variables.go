@@ -20,8 +20,7 @@ const variables = "spec.variables"
 
 var argumentName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]{0,127}$`)
 
-// Normalized returns the name of an argument with - in place of _, so that both spellings are
-// equal.
+// Normalized returns an argument's name with - in place of _.
 func Normalized(name string) string { return strings.ReplaceAll(name, "_", "-") }
 
 // Reserved returns the normalized names, sorted, of the arguments that a template sets. Variables
@@ -119,8 +118,8 @@ func sameName(written map[string]string, name string) (string, bool) {
 }
 
 // owned returns the reserved argument that a variable of this name would set; "": none. Some
-// engines accept a prefix of an argument's name. So the name of a variable that the schema does not
-// declare must not be a prefix of a reserved name.
+// engines accept a prefix of an argument's name. So a variable that the schema does not declare
+// must not be a prefix of a reserved name.
 func owned(name string, reserved []string, declared bool) string {
 	for _, r := range reserved {
 		if r == name || !declared && strings.HasPrefix(r, name) {

@@ -16,15 +16,14 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// These are fields of a ModelDeployment. FieldGPU and FieldAccelerator request accelerators.
-// FieldMemory reserves main memory.
+// Fields of a ModelDeployment. FieldMemory reserves main memory.
 const (
 	FieldGPU         = "spec.resources.gpu"
 	FieldMemory      = "spec.resources.memory"
 	FieldAccelerator = "spec.resources.accelerator"
 )
 
-// reservation returns the cores and the main memory that a server reserves. The CRD bounds both.
+// reservation returns the cores and main memory that a server reserves. The CRD bounds both.
 func reservation(r v1alpha1.DeploymentResources) (h devices.Host) {
 	if r.CPU != nil {
 		h.Cores = devices.Share(r.CPU.MilliValue())
@@ -35,8 +34,8 @@ func reservation(r v1alpha1.DeploymentResources) (h devices.Host) {
 	return h
 }
 
-// accelerators reads the deployment's request for accelerators into p. Its findings are about
-// spec.resources, and about environment variables that also select accelerators.
+// accelerators reads the deployment's request for accelerators into p. It also checks environment
+// variables that select accelerators.
 func (p *Plan) accelerators(version *v1alpha1.EngineVersion) (found []report.Finding) {
 	d := p.Deployment
 	p.Accelerator, p.Devices = strings.TrimSpace(d.Spec.Resources.Accelerator), version.Devices
@@ -120,8 +119,6 @@ func (p *Plan) variables(reserved []string) (map[string]apiextensionsv1.JSON, []
 	return vars, nil
 }
 
-// variable returns the variable that sets an argument, and the variable's name as the user wrote
-// it.
 func variable(vars map[string]apiextensionsv1.JSON, argument string) (name string, v apiextensionsv1.JSON, ok bool) {
 	for name, v := range vars {
 		if commandline.Normalized(name) == commandline.Normalized(argument) {

@@ -8,8 +8,8 @@ import (
 // FieldAccess is the field of a ModelDeployment that restricts access to its routes.
 const FieldAccess = "spec.access"
 
-// access returns a finding for each null in spec.access that would allow more requests if it were
-// ignored.
+// access returns a finding for each null in spec.access. If a null were ignored, the policy would
+// allow more requests.
 func access(d *v1alpha1.ModelDeployment) (found []report.Finding) {
 	if d.Spec.Access == nil {
 		return nil
@@ -37,8 +37,8 @@ func (p *Plan) Gated(newer *v1alpha1.ModelDeployment) *Plan {
 	return &gated
 }
 
-// policy returns the AccessPolicy of the deployment. The InferencePool is one of its targets, so
-// the policy also applies to users' own routes to the pool.
+// policy returns the AccessPolicy of the deployment. The policy also targets the InferencePool, so
+// it applies to users' own routes to the pool.
 func (p *Plan) policy() *v1alpha1.AccessPolicy {
 	a := p.Deployment.Spec.Access
 	out := &v1alpha1.AccessPolicy{ObjectMeta: p.meta()}

@@ -22,7 +22,6 @@ func (p *Plan) LoadsFiles() bool {
 	})
 }
 
-// adapters returns findings about adapters that the engine cannot load.
 func (p *Plan) adapters(engines map[string]*v1alpha1.Engine) (found []report.Finding) {
 	all := p.Deployment.Spec.Adapters
 	if len(all) > 0 && p.lora == nil {
@@ -70,7 +69,6 @@ func (p *Plan) withLoRA(engines map[string]*v1alpha1.Engine) string {
 	return "remove it, or write capabilities.lora in an Engine"
 }
 
-// reserved returns the names of the arguments that variables cannot set.
 func (p *Plan) reserved() []string {
 	t := p.Process
 	if len(p.Deployment.Spec.Adapters) > 0 && p.lora != nil {
@@ -79,7 +77,6 @@ func (p *Plan) reserved() []string {
 	return commandline.Reserved(&t)
 }
 
-// adapterArguments returns the arguments that make a server load its adapters.
 func (p *Plan) adapterArguments(s Server, values commandline.Values) (out []string, err error) {
 	if p.lora == nil || len(p.Deployment.Spec.Adapters) == 0 {
 		return nil, nil
@@ -95,8 +92,7 @@ func (p *Plan) adapterArguments(s Server, values commandline.Values) (out []stri
 	return out, err
 }
 
-// name is a model name in requests that is routed to the deployment, with the field that has the
-// name.
+// name is a model name in requests. field is the field of the deployment that has the name.
 type name struct{ text, field string }
 
 func (p *Plan) names() []name {

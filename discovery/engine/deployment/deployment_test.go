@@ -90,8 +90,8 @@ func TestDeployment_MistakesNameTheFieldAndTheNearestName(t *testing.T) {
 
 func typeOf(v any) string { return fmt.Sprintf("%T", v) }
 
-// seeded returns n random texts with characters that have a special meaning in YAML, JSON, shells
-// or templates.
+// seeded returns n random texts with characters that are special in YAML, JSON, shells or
+// templates.
 func seeded(n int) (out []string) {
 	pieces := []string{"a", " ", "\n", ": ", "- ", "#", "{", "}", "[", ",", "\"", "'", "|", "&a", "!!x", "---",
 		"${port}", "${", "$(id)", "$(SECRET)", "$", "`", ";", "--host", "=", "null", "é", "{{.X}}", "..", "/"}
@@ -106,7 +106,7 @@ func seeded(n int) (out []string) {
 	return out
 }
 
-// everywhere returns a deployment that has the text in each field that a user may write.
+// everywhere returns a deployment with the text in each field that a user may write.
 func everywhere(t *testing.T, text string) *v1alpha1.ModelDeployment {
 	t.Helper()
 	raw, err := json.Marshal(text)

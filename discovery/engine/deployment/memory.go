@@ -73,8 +73,7 @@ func (p *Plan) Memory(model string, inherited []string) (m Memory, ok bool) {
 	return m, m.utilization(p, e, c.Args)
 }
 
-// utilization sets m.Utilization and m.Limits from the arguments. It returns false for an invalid
-// value.
+// utilization sets m.Utilization and m.Limits. It returns false if an argument's value is invalid.
 func (m *Memory) utilization(p *Plan, e *v1alpha1.EngineMemory, args []string) bool {
 	text := e.Utilization
 	if p.Devices.MemoryArgument != "" {
@@ -115,8 +114,7 @@ func (p *Plan) unknownWith(e *v1alpha1.EngineMemory, c Command, inherited []stri
 // argument parsers accept a unique prefix of a name.
 const shortest = 4
 
-// abbreviates reports whether the name of an argument is a prefix of one of names, but not itself
-// one of them.
+// abbreviates reports whether the name of an argument is a proper prefix of one of names.
 func abbreviates(arg string, names []string) bool {
 	name, ok := strings.CutPrefix(arg, "--")
 	name, _, _ = strings.Cut(name, "=")
@@ -127,8 +125,6 @@ func abbreviates(arg string, names []string) bool {
 	})
 }
 
-// argument returns the value of the last argument in args that has one of names; set is false
-// without such an argument.
 func argument(args, names []string) (value string, set bool) {
 	for i, arg := range args {
 		name, ok := strings.CutPrefix(arg, "-")
@@ -150,6 +146,5 @@ func argument(args, names []string) (value string, set bool) {
 	return value, set
 }
 
-// Accelerators returns the number of accelerators that a server uses. A server with a fraction uses
-// one, which other servers may share.
+// Accelerators returns the number of accelerators that a server uses. A fraction counts as 1.
 func (p *Plan) Accelerators() int64 { return int64((p.Share + devices.Whole - 1) / devices.Whole) }

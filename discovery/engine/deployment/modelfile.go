@@ -54,8 +54,6 @@ func (p *Plan) ModelFile(inherited []string) (f ModelFile) {
 	return f
 }
 
-// elsewhere reports whether a command has an argument or an environment variable with which
-// llama.cpp gets its model from another source.
 func (p *Plan) elsewhere(inherited []string) bool {
 	c, err := p.Command(Server{})
 	if _, set := argument(c.Args, elsewhere); set || err != nil || slices.ContainsFunc(p.arguments,

@@ -19,8 +19,8 @@ var paths = map[string][]string{
 	v1alpha1.TextRerank:     {"/v1/rerank", "/v2/rerank", "/rerank"},
 }
 
-// unusedPort is the target port of the InferencePool, which requires one. It is not used, because
-// each server listens on its own port.
+// unusedPort is the InferencePool's required target port. Nothing connects to it, because each
+// server listens on its own port.
 const unusedPort = 8000
 
 // Derived returns the tables of the objects that Objects returns.
@@ -29,8 +29,7 @@ func Derived() []store.Kind {
 		store.AccessPolicies}
 }
 
-// Objects returns the objects that route requests to the servers (doc.go). ready lists the servers
-// that are ready.
+// Objects returns the objects that route requests to the ready servers (see doc.go).
 func (p *Plan) Objects(ready []Server) []store.Object {
 	out := []store.Object{p.pool()}
 	dialect := p.metrics != "" && p.metrics != "vllm" || p.metricsPath != ""
@@ -124,7 +123,7 @@ type Claim struct {
 	Field string // the field of the ModelDeployment with the model name
 }
 
-// Claims returns the deployment's model names at each of its Gateways and hostnames.
+// Claims returns a Claim for each model name, Gateway and hostname of the deployment.
 func (p *Plan) Claims() (out []Claim) {
 	hosts := p.Deployment.Spec.Hostnames
 	if len(hosts) == 0 {

@@ -26,8 +26,8 @@ func Models(r *gatewayv1.HTTPRoute) (out []string) {
 	return out
 }
 
-// Overlaps returns the model names of the deployment that a user's route also matches, at a Gateway
-// and a hostname of the deployment. Only Model and Field of each Claim are set.
+// Overlaps returns the model names of the deployment that a user's route also matches, at the same
+// Gateway and hostname. Only Model and Field of each Claim are set.
 func (p *Plan) Overlaps(r *gatewayv1.HTTPRoute) (out []Claim) {
 	models := Models(r)
 	for _, name := range p.names() {
@@ -38,7 +38,6 @@ func (p *Plan) Overlaps(r *gatewayv1.HTTPRoute) (out []Claim) {
 	return out
 }
 
-// shares reports whether a route and the deployment have a Gateway and a hostname in common.
 func (p *Plan) shares(r *gatewayv1.HTTPRoute) bool {
 	hosts, own := r.Spec.Hostnames, p.Deployment.Spec.Hostnames
 	if len(hosts) > 0 && len(own) > 0 && !slices.ContainsFunc(hosts,

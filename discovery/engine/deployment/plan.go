@@ -124,8 +124,8 @@ func (p *Plan) version(engines map[string]*v1alpha1.Engine) (*v1alpha1.EngineVer
 	return nil, &f
 }
 
-// engineOf returns the user's Engine object with a name or, without one, the built-in Engine with
-// this name. It returns nil if neither exists.
+// engineOf returns the user's Engine object or, without one, the built-in Engine; nil if neither
+// exists.
 func engineOf(name string, engines map[string]*v1alpha1.Engine) *v1alpha1.Engine {
 	if e := engines[name]; e != nil {
 		return e
@@ -162,7 +162,7 @@ func gateways(d *v1alpha1.ModelDeployment) (out []report.Finding) {
 	return out
 }
 
-// ID returns the key of the deployment in the store.
+// ID returns the deployment's key in the store.
 func (p *Plan) ID() string { return store.ID(p.Deployment) }
 
 // Server has the address of one replica, and the values that its command needs.

@@ -93,16 +93,15 @@ func (p *Plan) ofTemplate(engine string, found []report.Finding) (out []report.F
 	return out
 }
 
-// unread returns a warning: Penstock does not download the model or adapter of a field into pods
-// yet.
+// unread returns a warning that Penstock does not yet download this model or adapter into pods.
 func (p *Plan) unread(field, what string) report.Finding {
 	f := mistake(field, "nothing downloads "+what+" in a pod yet", "mount it in the Engine's template")
 	f.Severity = report.Warning
 	return f
 }
 
-// podResources returns the resources that a pod requests, and the accelerator whose image the pod
-// gets.
+// podResources returns the resources that a pod requests. chosen is the accelerator whose image the
+// pod gets.
 func (p *Plan) podResources(accelerator, engine string) (
 	r corev1.ResourceRequirements, chosen string, found []report.Finding,
 ) {
@@ -142,8 +141,7 @@ func (p *Plan) podResources(accelerator, engine string) (
 	return r, chosen, found
 }
 
-// podEnv returns the environment variables that the deployment sets for its pods. The kubelet reads
-// the values that come from Secrets.
+// podEnv returns the environment variables of pods. The kubelet reads the values of Secrets.
 func (p *Plan) podEnv() (out []corev1.EnvVar) {
 	for _, env := range p.Deployment.Spec.Env {
 		v := corev1.EnvVar{Name: env.Name, Value: pod.Literal(env.Value)}

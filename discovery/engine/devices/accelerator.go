@@ -34,8 +34,8 @@ func AcceleratorOf(variable string) string {
 	return ""
 }
 
-// ExtendedResource returns the extended resource by which a pod requests a kind of accelerators;
-// "": the CPU, or unknown.
+// ExtendedResource returns the extended resource by which a pod requests an accelerator; "": the
+// CPU, or unknown.
 func ExtendedResource(accelerator string) string {
 	for _, a := range accelerators {
 		if a.name == accelerator {

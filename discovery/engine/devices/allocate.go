@@ -49,7 +49,7 @@ type Shortage struct {
 	Never    bool     // the resource would not suffice on an idle machine either
 }
 
-// Hold returns the Hold of the replica that got this Result.
+// Hold returns the Hold of a replica with this Result.
 func (r Result) Hold() Hold {
 	h := Hold{Name: r.Name, Share: r.Share, Host: r.Host}
 	for _, d := range r.Devices {
@@ -102,7 +102,7 @@ func Allocate(devices []Device, host Host, holds []Hold, requests []Request) []R
 	return sorted
 }
 
-// machine has the used and free resources during one Allocate.
+// machine has the used and free resources during one call of Allocate.
 type machine struct {
 	devices []Device // without devices in MIG mode; sorted by index
 	divided int      // number of devices in MIG mode
@@ -151,7 +151,6 @@ func newMachine(devices []Device, host Host, holds []Hold, requests []Request) *
 	return m
 }
 
-// keep returns the devices of a Hold if they still satisfy the replica's request.
 func (m *machine) keep(q Request, h Hold) ([]Device, bool) {
 	if _, twice := m.kept[h.Name]; twice || h.Share != q.Share || !q.Share.valid() || len(h.UUIDs) != count(q.Share) ||
 		h.Host != q.Host || m.crowded(q.Host).Reason != "" {
@@ -181,14 +180,12 @@ func (m *machine) occupy(h Hold) {
 	m.taken[h.Name] = m.taken[h.Name].plus(h.Host)
 }
 
-// count returns the number of devices that a share needs.
 func count(s Share) int { return int((s + Whole - 1) / Whole) }
 
 func matches(d Device, accelerator string) bool {
 	return strings.Contains(normal(d.Name), normal(accelerator))
 }
 
-// suits reports whether a device can be used for a request.
 func (q Request) suits(d Device) bool {
 	return matches(d, q.Accelerator) && (d.Memory == 0 || d.Memory >= q.Memory)
 }
@@ -199,7 +196,7 @@ var separators = strings.NewReplacer("-", "", "_", "", " ", "")
 // "nvidia_l40s" and "NVIDIA L40S" are equal.
 func normal(s string) string { return strings.ToLower(separators.Replace(s)) }
 
-// place assigns devices, cores and memory to a replica without a Hold.
+// place assigns resources to a replica without a Hold.
 func (m *machine) place(q Request) Result {
 	result := Result{Name: q.Name, Share: q.Share, Host: q.Host, Shortage: m.crowded(q.Host)}
 	if q.Share != 0 && !result.Never {
@@ -217,7 +214,6 @@ func (m *machine) place(q Request) Result {
 	return result
 }
 
-// choose returns devices with room for a replica's request, or the reason why no device has room.
 func (m *machine) choose(q Request) ([]Device, Shortage) {
 	if !q.Share.valid() {
 		return nil, Shortage{Resource: Accelerators, Never: true, Reason: fmt.Sprintf(
@@ -299,7 +295,6 @@ func (m *machine) free(group []Device) (free []Device) {
 
 const namedUsers = 5
 
-// reason explains why a request has no room.
 func (m *machine) reason(q Request, suitable []Device, largest int) string {
 	var b strings.Builder
 	if uuid, ok := m.gone[q.Name]; ok {

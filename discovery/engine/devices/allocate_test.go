@@ -13,7 +13,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/engine/devices"
 )
 
-// show formats results as "name: indexes" or "name: reason".
 func show(results []devices.Result) string {
 	var b strings.Builder
 	for _, r := range results {

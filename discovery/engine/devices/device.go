@@ -14,7 +14,7 @@ import (
 type Device struct {
 	Index  int    // position in the order of the PCI bus
 	UUID   string // such as GPU-5a1bf2c4-…
-	Name   string // name of the product
+	Name   string // product name
 	Memory int64  // MiB; 0: not known
 	MIG    bool   // the device is divided into MIG instances, so it cannot be used as a whole
 }
@@ -81,7 +81,7 @@ func parseLine(fields []string) (Device, error) {
 	}
 	d := Device{Index: index, UUID: fields[1], Name: fields[2]}
 	if len(fields) > 3 {
-		// An unknown size is printed as [N/A].
+		// The driver prints [N/A] for an unknown size.
 		if mib, err := strconv.ParseInt(fields[3], 10, 64); err == nil && mib > 0 {
 			d.Memory = mib
 		}
@@ -126,8 +126,8 @@ func Visible(all []Device, value string, busOrder bool) (visible []Device, note 
 	return visible, note
 }
 
-// match returns the position of the device that an entry of the list names; -1: none or several
-// match.
+// match returns the position of the device that an entry names; -1: the entry matches no device or
+// several devices.
 func match(all []Device, entry string) (position int, indexed bool) {
 	if index, err := strconv.Atoi(entry); err == nil {
 		return slices.IndexFunc(all, func(d Device) bool { return d.Index == index }), true

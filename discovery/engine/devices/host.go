@@ -29,7 +29,6 @@ type Host struct {
 
 func (h Host) plus(o Host) Host { return Host{Cores: h.Cores + o.Cores, Memory: h.Memory + o.Memory} }
 
-// amounts has a row for each resource of a Host, with its unit.
 var amounts = []struct {
 	resource Resource
 	unit     string
@@ -40,7 +39,7 @@ var amounts = []struct {
 	{Memory, "MiB of memory", func(h Host) int64 { return h.Memory }, func(n int64) string { return fmt.Sprint(n) }},
 }
 
-// crowded returns why the host has no room for a replica's reservation q; without a Reason: it has
+// crowded returns why the host has no room for the reservation q. Without a Reason, the host has
 // room.
 func (m *machine) crowded(q Host) (s Shortage) {
 	for _, a := range amounts {

@@ -16,7 +16,7 @@ const (
 )
 
 // List executes a command that lists devices, such as nvidia-smi, and parses its output. The
-// program must be an absolute path. List returns after at most 20 seconds, even if a driver hangs.
+// program must be an absolute path. List returns after at most listTimeout, even if a driver hangs.
 func List(ctx context.Context, command []string) ([]Device, error) {
 	if len(command) == 0 {
 		return nil, errors.New("list of devices: no command")

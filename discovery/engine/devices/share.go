@@ -42,7 +42,7 @@ func ParseShare(s string) (Share, error) {
 	return Share(part), nil
 }
 
-// String returns the form that ParseShare reads.
+// String returns the text that ParseShare accepts.
 func (s Share) String() string {
 	if s%Whole == 0 {
 		return strconv.Itoa(int(s / Whole))
@@ -50,5 +50,5 @@ func (s Share) String() string {
 	return strings.TrimRight(fmt.Sprintf("%d.%03d", s/Whole, s%Whole), "0")
 }
 
-// valid reports whether a share is one that ParseShare can return.
+// valid reports whether ParseShare can return s.
 func (s Share) valid() bool { return s >= 0 && s <= maxShare && (s < Whole || s%Whole == 0) }

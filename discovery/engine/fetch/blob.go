@@ -20,7 +20,6 @@ import (
 	"time"
 )
 
-// transfer is the download of one blob.
 type transfer struct {
 	*repository
 	f      *Fetcher
@@ -31,7 +30,6 @@ type transfer struct {
 	report func(bytes int64)
 }
 
-// download downloads the chosen files of a commit that the cache lacks.
 func (r *repository) download(ctx context.Context, f *Fetcher, s Source, l listing, chosen []file,
 	progress func(Progress)) error {
 	p := Progress{Total: len(chosen)}
@@ -74,8 +72,7 @@ func (r *repository) download(ctx context.Context, f *Fetcher, s Source, l listi
 	return nil
 }
 
-// run downloads the blob, if the cache lacks it. One process downloads the blob, and other
-// processes wait.
+// run downloads the blob, if the cache lacks it. Other processes that need the blob wait.
 func (t *transfer) run(ctx context.Context) error {
 	if t.hasBlob(t.file) {
 		return nil
@@ -106,13 +103,12 @@ func (t *transfer) run(ctx context.Context) error {
 // as long as they make progress.
 const progressBytes = 1 << 20
 
-// mismatchError means that the downloaded content does not have the hash of its blob.
 type mismatchError struct{ resumed bool }
 
 func (e *mismatchError) Error() string { return "the content has another hash" }
 
-// part continues the download of a partial file. Once the file is complete and has the right hash,
-// part renames it to the blob. moved reports whether the attempt made progress.
+// part continues the download of a partial file. It renames a complete file with the right hash to
+// the blob. moved reports whether the attempt made progress.
 func (t *transfer) part(ctx context.Context) (moved bool, err error) {
 	path := t.blob(t.file) + ".incomplete"
 	out, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -196,7 +192,6 @@ func (t *transfer) receive(ctx context.Context, out *os.File, sum hash.Hash, at 
 
 type onlyReader struct{ io.Reader }
 
-// checkLength compares the length that the response announces with the size in the listing.
 func (t *transfer) checkLength(resp *http.Response, at int64) error {
 	if resp.StatusCode == http.StatusPartialContent {
 		want := fmt.Sprintf("bytes %d-%d/%d", at, t.file.Size-1, t.file.Size)
@@ -223,8 +218,7 @@ func (t *transfer) address() string {
 	return t.source.URL + "/" + t.source.Name + "/resolve/" + t.commit + "/" + strings.Join(parts, "/")
 }
 
-// checkEvery is the number of received bytes after which the free space of the disk is checked
-// again.
+// checkEvery is the number of received bytes between two checks of the disk's free space.
 const checkEvery = 64 << 20
 
 type writer struct {
@@ -256,8 +250,7 @@ func (w *writer) Write(p []byte) (int, error) {
 }
 
 // full ends a download because the disk is full. It truncates the partial file by Config.Reserve
-// bytes, because other programs need space, too. The rest of the file stays, and the next attempt
-// continues from there.
+// bytes, because other programs need space. The next attempt continues from the remaining bytes.
 func (w *writer) full(cause error) error {
 	kept := max(0, w.at-w.t.f.cfg.Reserve)
 	if err := w.out.Truncate(kept); err != nil {
@@ -283,7 +276,6 @@ func disk(err error) error {
 	return &Error{Problem: "the disk with the cache of models: " + err.Error(), Fix: fix}
 }
 
-// hash returns a new hash.Hash for a file's content, of the kind that file.Hash has.
 func (f file) hash() hash.Hash {
 	if len(f.Hash) == 2*sha256.Size {
 		return sha256.New()
@@ -300,8 +292,7 @@ func fresh(sum hash.Hash, f file) {
 	}
 }
 
-// keep writes the listing and the ref of a commit, so that the model can be used without the
-// registry.
+// keep writes the listing and the ref of a commit, so that the model is usable offline.
 func (r *repository) keep(l listing, revision string) error {
 	raw, err := encode(l)
 	if err != nil {

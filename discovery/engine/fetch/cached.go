@@ -98,8 +98,7 @@ func (f *Fetcher) Remove(name string) (bytes int64, err error) {
 	return all[i].Bytes + all[i].Partial, errors.Join(os.RemoveAll(repo.dir), os.RemoveAll(repo.locks))
 }
 
-// Folder returns the folder of the cache that Hugging Face's own programs use. getenv returns the
-// value of an environment variable.
+// Folder returns the cache folder of Hugging Face's own programs.
 func Folder(getenv func(string) string) (string, error) {
 	if dir := getenv("HF_HUB_CACHE"); dir != "" {
 		return filepath.Abs(dir)

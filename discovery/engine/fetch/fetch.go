@@ -15,7 +15,7 @@ const DefaultURL = "https://huggingface.co"
 
 // Config configures a Fetcher.
 type Config struct {
-	// Folder is the folder of the cache. Fetch creates it.
+	// Folder is the cache. Fetch creates it.
 	Folder string
 	// Limit bounds the bytes of all models in Folder; 0: no limit.
 	Limit int64
@@ -23,12 +23,12 @@ type Config struct {
 	Reserve int64
 	// Stall is how long a response may send no byte before the attempt fails; 0: 30 seconds.
 	Stall time.Duration
-	// Backoff is the pause before the second attempt. It doubles before each further attempt. 0: 1
-	// second.
+	// Backoff is the pause before the second attempt; 0: 1 second. It doubles before each further
+	// attempt.
 	Backoff time.Duration
 }
 
-// Fetcher downloads models into one cache. Its methods may be called concurrently.
+// Fetcher downloads models into one cache. It is safe for concurrent use.
 type Fetcher struct {
 	cfg    Config
 	client *http.Client
@@ -65,14 +65,12 @@ type Source struct {
 // Model is a model in the cache.
 type Model struct {
 	Commit string
-	// Path is the snapshot's folder. If a single GGUF model was chosen, it is the model's first
-	// file.
+	// Path is the snapshot's folder, or the first file of a GGUF model.
 	Path    string
 	Offline bool // the registry could not be reached, so the model in the cache is used
 }
 
-// Progress is the progress of a fetch, in files and bytes. It includes the bytes that were already
-// in the cache.
+// Progress is the progress of a fetch. It includes bytes that were already in the cache.
 type Progress struct {
 	File         string // the file that is being downloaded
 	Files, Total int
@@ -87,7 +85,7 @@ type Error struct {
 	Problem, Fix string
 	// Unasked means that the source is invalid, so no request was sent to a registry.
 	Unasked     bool
-	unreachable bool // the registry could not be reached
+	unreachable bool
 }
 
 func (e *Error) Error() string { return e.Problem + ": " + e.Fix }
@@ -137,7 +135,6 @@ func (f *Fetcher) Fetch(ctx context.Context, s Source, progress func(Progress)) 
 	return Model{Commit: l.Commit, Path: filepath.Join(repo.snapshot(l.Commit), filepath.FromSlash(path))}, nil
 }
 
-// repository checks the names of a source and sets its defaults.
 func (f *Fetcher) repository(s *Source) (*repository, error) {
 	if s.URL == "" {
 		s.URL = DefaultURL
@@ -185,7 +182,6 @@ const (
 	maxPart = 255
 )
 
-// checkPath returns an error if a file name from a registry is not a safe relative path.
 func checkPath(path string) error {
 	if path == "" || len(path) > maxPath {
 		return errors.New("a path has 1 to 512 bytes")

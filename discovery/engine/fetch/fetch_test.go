@@ -49,7 +49,6 @@ func same(t testing.TB, path string, want []byte) {
 	}
 }
 
-// blobRequests returns how many requests for the contents of files a registry has received.
 func blobRequests(r *registrytest.Registry) (n int) {
 	for _, q := range r.Requests() {
 		if strings.Contains(q.Path, "/resolve/") || strings.HasPrefix(q.Path, "/lfs/") {

@@ -16,7 +16,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/engine/fetch/registrytest"
 )
 
-// smallDisk mounts a file system of this size.
 func smallDisk(t *testing.T, size string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()

@@ -30,7 +30,6 @@ type file struct {
 	Hash string `json:"hash"`
 }
 
-// list resolves a revision to a commit, and returns the commit's files.
 func (f *Fetcher) list(ctx context.Context, s Source) (listing, error) {
 	address := s.URL + "/api/models/" + s.Name + "/revision/" + url.PathEscape(s.Revision) + "?blobs=true"
 	var raw []byte
@@ -55,7 +54,6 @@ func (f *Fetcher) list(ctx context.Context, s Source) (listing, error) {
 // errUnreachable marks failures after which another attempt may succeed.
 var errUnreachable = errors.New("the registry does not answer as it should")
 
-// accepted returns an error if the status of a response is not a success.
 func accepted(status int, s Source) error {
 	switch {
 	case status == http.StatusOK || status == http.StatusPartialContent:
@@ -74,7 +72,6 @@ func accepted(status int, s Source) error {
 	return &statusError{status}
 }
 
-// parse parses the JSON with which a registry describes a commit.
 func parse(raw []byte) (listing, error) {
 	lie := func(format string, args ...any) (listing, error) {
 		return listing{}, wrong("registry", "report it to the registry, or use another one", format, args...)

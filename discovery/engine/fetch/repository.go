@@ -13,7 +13,6 @@ import (
 	"time"
 )
 
-// repository is the folder of one model in the cache.
 type repository struct{ dir, locks string }
 
 func (r *repository) blob(f file) string            { return filepath.Join(r.dir, "blobs", f.Hash) }
@@ -75,7 +74,6 @@ func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 	}
 }
 
-// link creates a file of a snapshot, as a link to its blob.
 func (r *repository) link(commit string, f file) error {
 	path := filepath.Join(r.snapshot(commit), filepath.FromSlash(f.Path))
 	target := strings.Repeat("../", 2+strings.Count(f.Path, "/")) + "blobs/" + f.Hash
@@ -120,8 +118,8 @@ func (r *repository) local(commit string, s Source) (Model, error) {
 	return Model{Commit: commit, Path: filepath.Join(r.snapshot(commit), filepath.FromSlash(path))}, nil
 }
 
-// offline returns the model in the cache if cause means that the registry cannot be reached. It
-// returns false if the cache lacks the model.
+// offline returns the cached model if cause means that the registry cannot be reached. It returns
+// false if the cache lacks the model.
 func (r *repository) offline(s Source, cause error) (Model, bool) {
 	var e *Error
 	if !errors.As(cause, &e) || !e.unreachable {
@@ -167,7 +165,7 @@ func (r *repository) found(commit string, s Source) (Model, error) {
 
 func encode(l listing) ([]byte, error) { return json.Marshal(l) }
 
-// replace replaces a file atomically: readers find the old or the new content.
+// replace replaces a file atomically.
 func replace(path string, raw []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

@@ -98,7 +98,6 @@ func first(name string) string {
 	return strings.TrimSuffix(name, m[0]) + "-00001-of-" + m[2] + ".gguf"
 }
 
-// group returns a file, and all other files of the same GGUF model.
 func group(files []file, name string) (out []file) {
 	for _, f := range files {
 		if f.Path == name || part.MatchString(name) && first(f.Path) == first(name) {

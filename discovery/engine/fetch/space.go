@@ -11,7 +11,7 @@ import (
 
 func noSpace(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
-// room returns an error if a download of so many bytes would exceed Config.Limit or fill the disk.
+// room returns an error if a download would exceed Config.Limit or fill the disk.
 func (f *Fetcher) room(bytes int64) error {
 	if f.cfg.Limit > 0 {
 		used, err := used(f.cfg.Folder)
@@ -26,8 +26,7 @@ func (f *Fetcher) room(bytes int64) error {
 	return f.free(bytes)
 }
 
-// free returns an error if a download of so many bytes would leave less than Config.Reserve on the
-// disk.
+// free returns an error if a download would leave less than Config.Reserve on the disk.
 func (f *Fetcher) free(bytes int64) error {
 	dir := f.cfg.Folder
 	for {
@@ -49,7 +48,7 @@ func (f *Fetcher) free(bytes int64) error {
 	}
 }
 
-// used returns the size of the files of all models in the cache, in bytes.
+// used returns the size in bytes of all models in the cache.
 func used(folder string) (sum int64, err error) {
 	blobs, err := filepath.Glob(filepath.Join(folder, "models--*", "blobs", "*"))
 	for _, path := range blobs {

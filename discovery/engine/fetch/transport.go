@@ -32,8 +32,8 @@ func newClient(stall time.Duration) *http.Client {
 	}
 }
 
-// checkRedirect checks a redirect. It removes the credential from a request to another host, and
-// from all requests that follow it.
+// checkRedirect bounds the number of redirects, and rejects redirects from HTTPS to HTTP. It
+// removes the credential from a request to another host, and from all later requests.
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
 		return fmt.Errorf("more than %d redirects", maxRedirects)
@@ -75,7 +75,6 @@ func (a *answer) close() {
 	a.cancel(nil)
 }
 
-// get sends a GET request for the content of an address from byte offset on.
 func (f *Fetcher) get(ctx context.Context, s Source, address string, offset int64) (*answer, error) {
 	if err := checkURL(s); err != nil {
 		return nil, err
@@ -131,7 +130,6 @@ func checkURL(s Source) error {
 	return nil
 }
 
-// statusError is a response with an unexpected status.
 type statusError struct{ status int }
 
 func (e *statusError) Error() string {

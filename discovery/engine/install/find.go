@@ -9,7 +9,7 @@ import (
 )
 
 // Search returns the path of the program of an engine's version; "": not found. It searches PATH,
-// then the folders that the Engine names, then the folders `installed` with installed engines.
+// then the Engine's folders, then the folders `installed`.
 func Search(engine, version string, p v1alpha1.ProcessTemplate, installed []string) string {
 	if found, err := exec.LookPath(p.Program); err == nil {
 		return found
@@ -25,8 +25,8 @@ func Search(engine, version string, p v1alpha1.ProcessTemplate, installed []stri
 	return Find(installed, engine, version, p.Program)
 }
 
-// Find returns the path of an engine's program in the first of several folders that has the engine
-// installed; "": none. Each installation has another path.
+// Find returns the path of an engine's program in the first folder that has the engine; "": none.
+// Each installation has a different path.
 func Find(folders []string, engine, version, program string) string {
 	name := engine + "-" + version
 	if name != filepath.Base(name) || strings.HasPrefix(name, ".") || program != filepath.Base(program) {

@@ -10,7 +10,7 @@ import (
 
 const lockEnd = "-lock"
 
-// lock prevents other processes from installing the same engine until the returned file is closed.
+// lock excludes other installations of the same engine until the returned file is closed.
 func lock(folder, name string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(folder, "."+name+lockEnd), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -31,9 +31,9 @@ func free(folder string) (int64, error) {
 
 // Plan lists the steps that install an engine.
 type Plan struct {
-	Program string   // name of the engine's program
+	Program string
 	About   string   // describes what is installed
-	Notes   []string // notes that the user reads after the installation
+	Notes   []string // shown to the user after the installation
 	Link    string   // the link that Find follows; "": the program is installed elsewhere
 	Steps   []Step
 	folder  string
@@ -52,8 +52,8 @@ type Step struct {
 	Mode    uint32
 }
 
-// New makes the plan that installs an engine on machine m. version is the Engine's version. folder
-// is the folder for installed engines. cpu selects the variant of vllm for the CPU.
+// New makes the plan that installs an engine's version on machine m. folder has the installed
+// engines. cpu selects the variant of vllm for the CPU.
 func New(engine, version, folder string, cpu bool, m Machine) (*Plan, error) {
 	program, ok := programs[engine]
 	if !ok {
@@ -165,7 +165,7 @@ func choose(limits [2]int, m Machine) (program, version string, err error) {
 		"python3-venv, then run this command again", wants, strings.Join(seen, "; "))
 }
 
-// newest is the greatest minor version of Python 3 for which choose searches.
+// newest is the greatest minor version of Python 3 that choose looks for.
 const newest = 19
 
 // Script returns the plan as a shell script for sh.
@@ -197,7 +197,6 @@ func (s Step) line() string {
 	return strings.Join(words, " ")
 }
 
-// quoted quotes a word for sh.
 func quoted(word string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// probe is a Python program. It prints the version of Python, or which module is missing for a
+// probe is a Python program. It prints Python's version, or the module that is missing for a
 // virtual environment with pip.
 const probe = `import sys
 try:

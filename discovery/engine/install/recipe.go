@@ -54,13 +54,12 @@ var recipes = map[string]recipe{
 		}},
 }
 
-// programs maps an engine that can be installed to the name of its program.
+// programs maps each installable engine to the name of its program.
 var programs = map[string]string{"vllm": "vllm", "llama-cpp": "llama-server"}
 
-// Names lists the engines that can be installed, sorted.
+// Names lists the installable engines, sorted.
 func Names() []string { return slices.Sorted(maps.Keys(programs)) }
 
-// packages returns the list of packages with a name.
 func packages(name string) string {
 	raw, err := lists.ReadFile("packages/" + name + ".txt")
 	if err != nil {
@@ -69,7 +68,7 @@ func packages(name string) string {
 	return string(raw)
 }
 
-// pinned returns the line NAME==VERSION of a package in a list.
+// pinned returns a package's line NAME==VERSION in a list.
 func pinned(list, name string) string {
 	for line := range strings.Lines(packages(list)) {
 		if strings.HasPrefix(line, name+"==") {
@@ -79,7 +78,6 @@ func pinned(list, name string) string {
 	return ""
 }
 
-// Time limits of commands.
 const (
 	quick  = 10 * time.Minute
 	loads  = 2 * time.Hour // downloads of gigabytes over a slow connection

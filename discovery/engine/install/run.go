@@ -48,8 +48,8 @@ func (p *Plan) Run(ctx context.Context, o Output) (installed bool, err error) {
 	return true, nil
 }
 
-// usable reports whether the Python of an installation still starts. An update of the system may
-// have removed a library that this Python needs.
+// usable reports whether the Python of an installation still starts. A system update may have
+// removed a library that Python needs.
 func (p *Plan) usable(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, quick)
 	defer cancel()
@@ -58,7 +58,6 @@ func (p *Plan) usable(ctx context.Context) bool {
 	return err == nil && exec.CommandContext(ctx, python, "-c", "").Run() == nil
 }
 
-// room returns an error if the disk has too little space for a new installation.
 func (p *Plan) room() error {
 	free, err := p.free(p.folder)
 	if err != nil {
@@ -136,7 +135,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// link creates the link that Find follows.
+// link atomically creates the link that Find follows.
 func (p *Plan) link() error {
 	next := p.Link + ".next"
 	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -148,7 +147,7 @@ func (p *Plan) link() error {
 	return os.Rename(next, p.Link)
 }
 
-// sweep removes interrupted installations of the same engine. It keeps the previous installation
+// sweep removes interrupted installations of the engine. It keeps the previous installation
 // (before), because servers may still run from it.
 func (p *Plan) sweep(before string) {
 	others, _ := filepath.Glob(filepath.Join(p.folder, "."+p.name+"-*"))

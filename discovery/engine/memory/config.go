@@ -56,7 +56,6 @@ func decode(f io.Reader, size, limit int64, into any) error {
 	return nil
 }
 
-// model sets the fields of m that follow from config.json.
 func (c *config) model(m *Model) error {
 	if !slices.Contains(architectures, c.ModelType) {
 		return unknown("model_type %.64q", c.ModelType)

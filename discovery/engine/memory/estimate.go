@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Settings are the settings of a server that determine how much memory a model takes.
+// Settings are a server's settings that affect its memory.
 type Settings struct {
 	// Context is the number of tokens for which the server reserves its cache. 0: the model's own
 	// context length. Auto: as many as fit into memory.
@@ -38,7 +38,7 @@ type Need struct {
 	Token int64
 }
 
-// Total is the sum in bytes.
+// Total returns the sum in bytes.
 func (n Need) Total() int64 { return n.Weights + n.Cache }
 
 // halfBits has the size of an element of each data type, in half bits: q8_0 has 34 bytes for 32
@@ -47,8 +47,7 @@ var halfBits = map[string]int64{"f32": 64, "float32": 64, "float": 64, "f16": 32
 	"bfloat16": 32, "fp8": 16, "fp8_e4m3": 16, "fp8_e5m2": 16, "fp8_inc": 16, "fp8_per_token_head": 16,
 	"int8_per_token_head": 16, "q8_0": 17, "q5_1": 12, "q5_0": 11, "q4_1": 10, "q4_0": 9, "iq4_nl": 9}
 
-// Estimate returns the least memory that a server needs. known is false if the settings have an
-// unknown data type.
+// Estimate returns the least memory that a server needs. known is false for an unknown data type.
 func Estimate(m Model, s Settings) (n Need, known bool) {
 	weights := int64(32)
 	if s.Weights != "" && s.Weights != "auto" {

@@ -88,17 +88,16 @@ func (g *gguf) read(f io.Reader, size int64, first bool) error {
 	return nil
 }
 
-// The types of metadata values that have no fixed size.
+// Types of metadata values without a fixed size.
 const (
 	ggufString = 8
 	ggufArray  = 9
 )
 
-// widths has the sizes in bytes of the types of metadata values with a fixed size.
+// widths has the sizes in bytes of the other types of metadata values.
 var widths = map[uint32]int64{0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 
-// value reads the value of a key. It keeps the value if keep is true and the estimate needs the key
-// (wanted).
+// value reads the value of a key. It keeps the value only if keep is true and the key is in wanted.
 func (g *gguf) value(r *reader, key string, kind uint32, keep bool) {
 	count := uint64(1)
 	if kind == ggufArray {
@@ -137,7 +136,6 @@ var wanted = map[string]bool{
 	"attention.value_length": true, "attention.sliding_window": true, "nextn_predict_layers": true,
 }
 
-// tensor reads the shape of a tensor and returns its size in bytes.
 func (g *gguf) tensor(r *reader) (int64, error) {
 	name := r.text(r.u64(), maxKey)
 	dims := r.u32()
@@ -168,7 +166,7 @@ func (g *gguf) tensor(r *reader) (int64, error) {
 	return size, nil
 }
 
-// model returns the Model, after all files were read.
+// model returns the Model. Call it after all files were read.
 func (g *gguf) model(files int) (m Model, err error) {
 	one := func(key string) int64 {
 		if list := g.numbers[g.arch+"."+key]; len(list) == 1 {
@@ -220,7 +218,6 @@ func (g *gguf) model(files int) (m Model, err error) {
 	return m, nil
 }
 
-// heads returns the number of key heads in all layers together.
 func (g *gguf) heads(layers, heads int64) (all int64, err error) {
 	list := g.numbers[g.arch+".attention.head_count_kv"]
 	if len(list) == 0 {

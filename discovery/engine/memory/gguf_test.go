@@ -11,7 +11,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/engine/memory"
 )
 
-// file builds a GGUF file.
 type file struct {
 	keys, tensors uint64
 	meta, shapes  bytes.Buffer
@@ -47,7 +46,6 @@ func (f *file) set(key string, value any) {
 	}
 }
 
-// tensor adds a tensor of a type (kind) with size bytes.
 func (f *file) tensor(name string, kind uint32, size int, dims ...uint64) {
 	f.tensors++
 	put(&f.shapes, name, uint32(len(dims)), dims, kind, uint64(f.data))

@@ -31,7 +31,6 @@ type Model struct {
 	Context   int64 // the model's context length in tokens; 0: unknown
 }
 
-// Limits of the headers that are read, and of the numbers in them.
 const (
 	maxFiles    = 1024
 	maxGGUF     = 64 << 20 // bytes of all headers of a GGUF model; they contain the vocabulary
@@ -74,7 +73,7 @@ func Read(path string) (Model, error) {
 	return g.model(len(parts))
 }
 
-// open opens a regular file, and calls read with the file and its size. It rejects other files.
+// open calls read with a regular file and its size. It rejects other files.
 func open(path string, read func(f io.Reader, size int64) error) error {
 	info, err := os.Stat(path) // checked first, because opening a named pipe blocks
 	if err != nil {
@@ -94,8 +93,8 @@ func open(path string, read func(f io.Reader, size int64) error) error {
 	return read(f, info.Size())
 }
 
-// shards returns all files of a GGUF model, from the path of the first. For
-// NAME-00001-of-00003.gguf, it returns three files.
+// shards returns all files of a GGUF model, from the path of the first, such as
+// NAME-00001-of-00003.gguf.
 func shards(path string) ([]string, error) {
 	stem, ok := strings.CutSuffix(path, ".gguf")
 	const form = "-00001-of-00003"
@@ -117,8 +116,6 @@ func shards(path string) ([]string, error) {
 	return out, nil
 }
 
-// readFolder reads the properties of a model from a folder with the layout of Hugging Face's
-// models.
 func readFolder(dir string) (m Model, err error) {
 	var c config
 	for _, file := range []struct {

@@ -28,7 +28,6 @@ func (t tensor) size() int64 { return t.Offsets[1] - t.Offsets[0] }
 // bytes.
 var floats = map[string]int64{"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 
-// read adds the tensors of a file.
 func (s *safetensors) read(f io.Reader, size int64) error {
 	var length uint64
 	if err := binary.Read(f, binary.LittleEndian, &length); err != nil {
@@ -69,7 +68,6 @@ func (s *safetensors) read(f io.Reader, size int64) error {
 
 var layer = regexp.MustCompile(`\.layers\.([0-9]{1,9})\.`)
 
-// sum adds the weights that every engine loads to m.
 func (s *safetensors) sum(m *Model, tied bool) error {
 	for name, t := range s.bytes {
 		match := layer.FindStringSubmatch(name)

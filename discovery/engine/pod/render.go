@@ -18,7 +18,7 @@ import (
 // pods connect to it.
 const listenAll = "0.0.0.0"
 
-// Values returns v with the values that differ in a pod: the host, the port, and no replica number.
+// Values returns v with the host and port of a pod, and without a replica number.
 func (t *Template) Values(v commandline.Values) commandline.Values {
 	v.Pod, v.Host, v.Port = true, listenAll, strconv.Itoa(int(t.port))
 	return v
@@ -106,8 +106,7 @@ func probes(c *corev1.Container, p *v1alpha1.ProcessTemplate) {
 	}
 }
 
-// decode decodes a pod template strictly, like an API server: unknown and duplicate fields are
-// errors.
+// decode rejects unknown and duplicate fields, like an API server.
 func decode(raw []byte) (*corev1.PodTemplateSpec, []report.Finding) {
 	pod := &corev1.PodTemplateSpec{}
 	strict, err := kjson.UnmarshalStrict(raw, pod)

@@ -88,19 +88,17 @@ func engineOf(pod *corev1.PodTemplateSpec) *corev1.Container {
 	return &pod.Spec.Containers[i]
 }
 
-// Port returns the port at which the model server listens.
+// Port returns the port at which the server listens.
 func (t *Template) Port() uint16 { return uint16(t.port) }
 
-// Args reports whether the template has arguments, which replace the arguments of
-// deployTemplate.process.
+// Args reports whether the template replaces the arguments of deployTemplate.process.
 func (t *Template) Args() bool { return t.args != nil }
 
-// Reserved returns the normalized names of the arguments that the template sets.
+// Reserved returns the normalized names of the template's arguments.
 func (t *Template) Reserved() []string {
 	return commandline.Reserved(&v1alpha1.ProcessTemplate{Args: t.args})
 }
 
-// expand replaces each ${path} in the template's texts, and decodes the result.
 func (t *Template) expand(values commandline.Values) (*corev1.PodTemplateSpec, []report.Finding) {
 	e := expander{plain: values, literal: literal(values)}
 	tree := e.node(reflect.TypeFor[corev1.PodTemplateSpec](), t.tree, field, e.plain)
@@ -114,7 +112,6 @@ func (t *Template) expand(values commandline.Values) (*corev1.PodTemplateSpec, [
 	return decode(raw)
 }
 
-// literal returns v with Literal applied to each value.
 func literal(v commandline.Values) commandline.Values {
 	for _, text := range []*string{&v.Host, &v.Port, &v.Namespace, &v.Deployment, &v.Replica, &v.ModelName,
 		&v.ModelFile, &v.ServedName} {
@@ -127,7 +124,6 @@ func literal(v commandline.Values) commandline.Values {
 // that the kubelet replaces nothing in it.
 func Literal(text string) string { return strings.ReplaceAll(text, "$", "$$") }
 
-// expander walks through a template together with the Go types of a pod, and expands its texts.
 type expander struct {
 	plain, literal commandline.Values
 	found          []report.Finding
@@ -187,7 +183,7 @@ func (e *expander) node(t reflect.Type, node any, field string, values commandli
 	return e.mistake(field, "has another kind", "write "+kindOf(t))
 }
 
-// scalar checks that a value has type t. The type may have its own JSON form, such as a quantity.
+// scalar checks that a value has type t, which may have its own JSON form, such as a quantity.
 func (e *expander) scalar(t reflect.Type, node any, field string) any {
 	raw, err := json.Marshal(node)
 	if err == nil {
@@ -244,7 +240,6 @@ func (e *expander) object(t reflect.Type, object map[string]any, field string, v
 	return out
 }
 
-// fieldsOf returns the types of a struct's fields, by their JSON names.
 func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	out := map[string]reflect.Type{}
 	for i := range t.NumField() {
@@ -284,8 +279,8 @@ func Check(e *v1alpha1.Engine) (out []report.Finding) {
 	return out
 }
 
-// check reports a missing image, and arguments that pods take from deployTemplate.process although
-// they contain a path that has no value in a pod.
+// check reports a missing image. It also reports arguments of deployTemplate.process whose ${path}
+// has no value in a pod.
 func (t *Template) check(v *v1alpha1.EngineVersion) (out []report.Finding) {
 	p := &v.DeployTemplate.Process
 	values := commandline.Values{Pod: true}

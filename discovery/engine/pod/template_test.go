@@ -17,7 +17,6 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// version returns an EngineVersion with this deployTemplate.kubernetes in YAML.
 func version(t testing.TB, text string) v1alpha1.EngineVersion {
 	t.Helper()
 	raw, err := yaml.YAMLToJSON([]byte(text))

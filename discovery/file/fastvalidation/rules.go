@@ -13,8 +13,8 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
-// Compiler compiles schemas with their CEL rules. Its CEL environment evaluates plain values, does
-// not count costs, and has only the functions that rules of our CRDs use.
+// Compiler compiles schemas with their CEL rules. Its CEL environment counts no costs, and has only
+// the functions in the rules of our CRDs.
 type Compiler struct{ env *cel.Env }
 
 // NewCompiler makes a Compiler. It fails only if cel-go rejects the environment.
@@ -50,9 +50,8 @@ var (
 		"__import__": true, "__function__": true}
 )
 
-// compileRule compiles a CEL rule of schema s. It returns a nil rule for a transition rule
-// (oldSelf), because such a rule does not apply to new objects. It returns false for an unsupported
-// rule.
+// compileRule compiles a CEL rule of schema s. It returns false for an unsupported rule. It returns
+// a nil rule for a transition rule (oldSelf), which does not apply to new objects.
 func (c *Compiler) compileRule(r apiextensionsv1.ValidationRule, s *structural.Structural) (*rule, bool) {
 	if strings.Contains(r.Rule, "oldSelf") {
 		return nil, r.OptionalOldSelf == nil || !*r.OptionalOldSelf

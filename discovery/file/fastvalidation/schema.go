@@ -210,8 +210,8 @@ func (sc *Schema) validString(s string) bool {
 	return len(l.Enum) == 0 || slices.ContainsFunc(l.Enum, func(e structural.JSON) bool { return e.Object == s })
 }
 
-// instant reports whether s is a time in the form that an API server writes. For other forms of RFC
-// 3339 it returns false, and the libraries decide.
+// instant reports whether s is a time in the form that an API server writes. The libraries check
+// other forms of RFC 3339.
 func instant(s string) bool {
 	_, err := time.Parse(time.RFC3339, s)
 	return err == nil && len(s) == len("2006-01-02T15:04:05Z")

@@ -53,7 +53,7 @@ func Follow(t testing.TB, prepare func(*Server), namespaces ...string) *Rig {
 	return r
 }
 
-// Synced waits until the Source has read all installed kinds once.
+// Synced waits until the Source has read all installed kinds.
 func (r *Rig) Synced() *Rig {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(r.Context(), poll.Limit)
@@ -71,8 +71,7 @@ func (r *Rig) Reports() string {
 	return fmt.Sprint(r.reported)
 }
 
-// Eventually waits until missing returns "". Otherwise missing returns a description of the missing
-// objects.
+// Eventually waits until missing, which describes missing objects, returns "".
 func (r *Rig) Eventually(missing func() string) {
 	r.Helper()
 	poll.NoError(r, "the API server or the store has it", poll.Limit, func() error {
@@ -94,8 +93,8 @@ func (r *Rig) Has(k store.Kind, id string, want bool) {
 	})
 }
 
-// Route returns an HTTPRoute in namespace default. Its metadata has fields that discovery/kube
-// drops.
+// Route returns an HTTPRoute in namespace default. discovery/kube drops some fields of its
+// metadata.
 func Route(name string) string {
 	return fmt.Sprintf(`
 apiVersion: gateway.networking.k8s.io/v1

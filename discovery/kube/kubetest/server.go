@@ -22,7 +22,7 @@ import (
 // Object is a Kubernetes object, decoded from JSON.
 type Object = map[string]any
 
-// Server is the API server. Safe for concurrent use.
+// Server is the API server. It is safe for concurrent use.
 type Server struct {
 	http *httptest.Server
 
@@ -55,15 +55,15 @@ func New(t testing.TB) *Server {
 // Config returns the client configuration of the server.
 func (s *Server) Config() *rest.Config { return &rest.Config{Host: s.http.URL} }
 
-// Fail sets a function that makes requests fail: the server responds with the HTTP status that f
-// returns, unless it is 0. A nil f makes no request fail.
+// Fail sets a function that returns an HTTP status with which the server rejects a request; 0: the
+// request succeeds. A nil f rejects no request.
 func (s *Server) Fail(f func(method, path string) int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fail = f
 }
 
-// Reject sets a function that validates writes: if f returns a problem with the resulting object,
+// Reject sets a function that validates writes. If f returns a problem with the resulting object,
 // the server responds with status 422. resource is the plural name of the object's kind.
 func (s *Server) Reject(f func(resource string, obj Object) (problem string)) {
 	s.mu.Lock()
@@ -81,7 +81,7 @@ func (s *Server) Cut() {
 	}
 }
 
-// Asked returns the requests so far whose "METHOD path?query" contains text.
+// Asked returns the received requests whose "METHOD path?query" contains text.
 func (s *Server) Asked(text string) (out []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -300,8 +300,8 @@ func (s *Server) list(w http.ResponseWriter, selection *watch) {
 			"metadata": Object{"resourceVersion": strconv.Itoa(s.version)}})
 }
 
-// watch serves a watch. The server keeps no history: a client that requests events from an older
-// resource version receives 410 Gone, and must list again.
+// watch serves a watch. The server keeps no history: a request for events from an older resource
+// version receives 410 Gone.
 func (s *Server) watch(w http.ResponseWriter, hr *http.Request, opened *watch, initial bool) {
 	w.Header().Set("Content-Type", "application/json")
 	flush := w.(http.Flusher)

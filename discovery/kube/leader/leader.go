@@ -35,14 +35,14 @@ type Config struct {
 	Log       *slog.Logger // nil: slog.Default
 }
 
-// Elector makes this process take part in the election of a leader, while Run runs.
+// Elector makes this process take part in the election of a leader while Run runs.
 type Elector struct {
 	cfg     Config
 	lock    *heartbeat
 	leading atomic.Bool
 }
 
-// New makes an Elector. It takes part in the election only during Run.
+// New makes an Elector.
 func New(cfg Config) (*Elector, error) {
 	if cfg.REST == nil || cfg.Namespace == "" || cfg.Name == "" || cfg.Identity == "" {
 		return nil, errors.New("leader election: API server, namespace, name or identity is missing")

@@ -86,7 +86,6 @@ func (l *lock) RecordEvent(string) {}
 func (l *lock) Identity() string   { return l.identity }
 func (l *lock) Describe() string   { return "penstock" }
 
-// process is a running Elector.
 type process struct {
 	*Elector
 	lock *lock
@@ -94,13 +93,11 @@ type process struct {
 	done chan error
 }
 
-// term is a period in which a process leads.
 type term struct {
 	identity   string
 	start, end time.Time
 }
 
-// terms records which process led when.
 type terms struct {
 	mu   sync.Mutex
 	list []*term

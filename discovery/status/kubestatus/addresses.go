@@ -13,7 +13,7 @@ import (
 )
 
 // Reached returns the addresses that a Gateway's status has or will get. port maps a port at which
-// the Gateway's proxies listen to the port at these addresses; 0: no Service exposes the port yet.
+// the proxies listen to the port at these addresses; 0: no Service exposes the port yet.
 func (w *Writer) Reached(r store.Reader, ref report.Ref) (addresses []string, port func(bound uint16) uint16) {
 	gw, ok := store.Gateways.Get(r, ref.Key())
 	if !ok {
@@ -37,7 +37,7 @@ func (w *Writer) Reached(r store.Reader, ref report.Ref) (addresses []string, po
 }
 
 // exposed returns the port at which the Services expose a port of the proxies. Without a Service,
-// it returns the same port.
+// it returns bound.
 func exposed(services []*corev1.Service, bound uint16, atNodes bool) uint16 {
 	if len(services) == 0 {
 		return bound
@@ -90,8 +90,8 @@ func gatewayAddresses(gw *gatewayv1.Gateway, reported report.Report, services []
 	return usable(serviceAddresses(services))
 }
 
-// requested returns the IP addresses in a Gateway's spec. It omits host names, because external
-// proxies support only IP addresses.
+// requested returns the IP addresses in a Gateway's spec. External proxies do not support its host
+// names.
 func requested(gw *gatewayv1.Gateway) (out []string) {
 	for _, a := range gw.Spec.Addresses {
 		if a.Type == nil || *a.Type == gatewayv1.IPAddressType {
@@ -101,8 +101,8 @@ func requested(gw *gatewayv1.Gateway) (out []string) {
 	return out
 }
 
-// serviceAddresses returns the addresses of Services for clients. For a NodePort Service it returns
-// the cluster IPs, because the nodes' addresses are not known here.
+// serviceAddresses returns the addresses of Services for clients. For a NodePort Service, it
+// returns the cluster IPs, because the nodes' addresses are unknown here.
 func serviceAddresses(services []*corev1.Service) (out []string) {
 	for _, s := range services {
 		exposed := report.Service{Type: string(s.Spec.Type), ClusterIPs: s.Spec.ClusterIPs,

@@ -85,7 +85,7 @@ func supportedVersion(releases map[string]string) *report.Condition {
 }
 
 // supportedRelease reports whether Penstock supports a release of the Gateway API's CRDs. Newer
-// releases have further fields, and in older releases some kinds have no version v1.
+// releases have further fields. In older releases, some kinds have no version v1.
 func supportedRelease(release string) bool {
 	parts := strings.SplitN(strings.TrimPrefix(release, "v"), ".", 3)
 	if len(parts) < 2 || parts[0] != "1" {

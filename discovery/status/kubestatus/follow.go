@@ -36,8 +36,8 @@ func (w *Writer) followBoard(ctx context.Context) error {
 	}
 }
 
-// guard calls f, and returns an error if f panics. So the write of this object is retried, and
-// other objects are still written.
+// guard calls f, and converts a panic to an error. So this object's write is retried, and other
+// objects are still written.
 func (w *Writer) guard(object string, f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

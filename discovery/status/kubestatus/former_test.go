@@ -11,7 +11,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// gatewayWith returns a Gateway gw with HTTP listeners.
 func gatewayWith(listeners ...string) string {
 	text := "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {namespace: default, name: gw}\n" +
 		"spec:\n  gatewayClassName: penstock\n  listeners:\n"

@@ -64,8 +64,7 @@ func (w *Writer) writeStatus(ctx context.Context, ref report.Ref) error {
 }
 
 // statusPatch returns a merge patch from the current status, live, to the status want. The patch
-// fails if the object has changed since live was read, so it never overwrites another client's
-// write.
+// fails if the object has changed since live was read, so it overwrites no other client's write.
 func statusPatch(live kube.Live, want any) ([]byte, error) {
 	before, err := fields(live.Status)
 	if err != nil {

@@ -73,12 +73,12 @@ const (
 	// fewWorkers and manyWorkers bound the writes in flight. The API server accepts 200 concurrent
 	// requests of all clients by default.
 	fewWorkers, manyWorkers = 4, 16
-	// conflictDelay is the delay of a retry after a conflict. Until then, the watch has usually
-	// delivered the newer version of the object.
+	// conflictDelay is the delay of a retry after a conflict. Until then, the watch usually
+	// delivers the newer version of the object.
 	conflictDelay = 50 * time.Millisecond
 )
 
-// New makes a Writer. It writes nothing before Lead is called.
+// New makes a Writer. It writes nothing before Lead.
 func New(cfg Config) (*Writer, error) {
 	if cfg.Source == nil || cfg.Store == nil || cfg.Board == nil || cfg.Delivery == nil || cfg.Controller == "" {
 		return nil, errors.New("kubernetes status writer: source, store, board, delivery or controller name is missing")

@@ -21,7 +21,6 @@ import (
 
 const controller = "penstock.dev/gateway-controller"
 
-// proxies implements kubestatus.Delivery.
 type proxies struct {
 	mu    sync.Mutex
 	n     int
@@ -291,8 +290,8 @@ func TestGatewayAddresses_OfANodePortAreItsNodes(t *testing.T) {
 	r.status("gateways", "default/gw", `"198.51.100.1"`, `"status":"False"`)
 }
 
-// Other clusters send requests to the address of a Gateway's Service or nodes. The port there may
-// differ from the port at which the proxies listen.
+// Other clusters send requests to the address of a Gateway's Service or nodes. The Service may
+// expose the proxies' port as another port.
 func TestGatewayAddresses_HaveThePortsOfOtherClustersRequests(t *testing.T) {
 	for _, c := range []struct {
 		name, service, want string

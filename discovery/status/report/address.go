@@ -17,8 +17,8 @@ const (
 )
 
 // AddressType returns the type of an address in a Gateway's status: IPAddress for an IP address
-// without a zone, and Hostname for a DNS name. It returns "" for any other text. With such a text,
-// the API server would reject the whole status.
+// without a zone, Hostname for a DNS name, "" for other texts. The API server would reject a whole
+// status with such a text.
 func AddressType(address string) string {
 	if ip, err := netip.ParseAddr(address); err == nil && ip.Zone() == "" {
 		return IPAddress
@@ -39,7 +39,7 @@ type Service struct {
 }
 
 // Addresses returns the addresses of a Service for clients. For a NodePort Service, these are the
-// addresses of the nodes that run its pods. These nodes respond with every externalTrafficPolicy.
+// nodes that run its pods, because they respond with every externalTrafficPolicy.
 func (s Service) Addresses() (out []string) {
 	var candidates []string
 	switch s.Type {
@@ -60,8 +60,7 @@ func (s Service) Addresses() (out []string) {
 	return out
 }
 
-// family returns the number of bits of an IP address, 32 or 128; 0 for a host name. A Service has
-// only addresses of the same families as its cluster IPs.
+// family returns the number of bits of an IP address, 32 or 128; 0 for a host name.
 func family(address string) int {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {

@@ -38,8 +38,8 @@ const (
 	Unknown = "Unknown"
 )
 
-// Condition is a metav1.Condition without generation and transition time. The writer of the status
-// adds these.
+// Condition is a metav1.Condition without generation and transition time, which the writer of the
+// status adds.
 type Condition struct {
 	Type   string `json:"type"`
 	Status string `json:"status"` // True, False or Unknown
@@ -139,8 +139,7 @@ func Set(list []Condition, c Condition) []Condition {
 // Programmed is the type of the condition that reports whether proxies have the configuration.
 const Programmed = "Programmed"
 
-// NotProgrammed returns the condition Programmed with status False, by which a source reports that
-// proxies do not have an object's configuration.
+// NotProgrammed returns the condition Programmed with status False.
 func NotProgrammed(reason, message string) Condition {
 	return Condition{Type: Programmed, Status: False, Reason: reason, Message: message}
 }

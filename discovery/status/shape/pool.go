@@ -51,8 +51,8 @@ func InferencePool() *Shape {
 	}
 }
 
-// placeholder reports whether an entry in a pool's status is the default entry that each new pool
-// gets from CRDs before v1.1.
+// placeholder reports whether an entry is the default entry that CRDs before v1.1 set in each new
+// pool.
 func placeholder(entry inferencev1.ParentStatus) bool {
 	return entry.ParentRef.Kind == "Status" && entry.ParentRef.Name == "default"
 }
@@ -156,7 +156,7 @@ func InferencePoolImport() *Shape {
 }
 
 // uncarried returns the clusters in an import's status. If the installed CRD has no field for
-// clusters, it decodes them from the conditions into which a hub encoded them.
+// clusters, it decodes the conditions into which a hub encoded them.
 func uncarried(s *inferenceapi.InferencePoolImportStatus) []inferenceapi.ImportedCluster {
 	i := slices.IndexFunc(s.Controllers, func(c upstream.ImportController) bool { return c.Name == Hub })
 	if i < 0 || len(s.Clusters) > 0 {
@@ -165,7 +165,7 @@ func uncarried(s *inferenceapi.InferencePoolImportStatus) []inferenceapi.Importe
 	return inferenceapi.Carried(s.Controllers[i].Conditions)
 }
 
-// withheld returns the False conditions of an import. If Penstock wrote the status, it returns
+// withheld returns the False conditions of an import. For a status that Penstock wrote it returns
 // none, because each cluster then has its own conditions.
 func withheld(s *inferenceapi.InferencePoolImportStatus) []metav1.Condition {
 	if slices.ContainsFunc(s.Controllers, func(c upstream.ImportController) bool {
@@ -188,8 +188,8 @@ func declining(s *inferenceapi.InferencePoolImportStatus) (out []upstream.Import
 	return out
 }
 
-// untrue returns the type, status and reason of the False conditions. It omits the other fields,
-// because they may change while the condition stays False.
+// untrue returns the type, status and reason of the False conditions. Other fields may change while
+// the condition stays False.
 func untrue(all []metav1.Condition) (out []metav1.Condition) {
 	for _, c := range all {
 		if c.Status == metav1.ConditionFalse {

@@ -54,8 +54,8 @@ func Route[T store.Object](parts func(T) (*gatewayv1.CommonRouteSpec, *gatewayv1
 	}
 }
 
-// shareParents replaces equal strings and references in entries by shared ones, to save memory,
-// because thousands of routes have the same.
+// shareParents replaces equal strings and references in entries by shared ones, to save memory with
+// thousands of routes.
 func shareParents(entries []gatewayv1.RouteParentStatus, refs []gatewayv1.ParentReference) {
 	for i := range entries {
 		e := &entries[i]

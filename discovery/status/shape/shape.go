@@ -56,8 +56,7 @@ type Input struct {
 // longest is the maximum length in bytes of a condition's message (metav1.Condition).
 const longest = 32768
 
-// conditions returns the new list of conditions: the conditions of other projects in old, followed
-// by want.
+// conditions returns the conditions of other projects in old, followed by want.
 func (in Input) conditions(old []metav1.Condition, want []report.Condition) []metav1.Condition {
 	out := make([]metav1.Condition, 0, len(want))
 	for _, c := range old {

@@ -32,7 +32,7 @@ var values = []reflect.Type{
 }
 
 // Filled returns an object with a text in each field, at any depth. Headers are named
-// Authorization, so that pages hide their values.
+// Authorization, so pages hide their values.
 func Filled(kind store.Kind) (store.Object, []Text) {
 	return fill(&filler{kind: kind, prefix: "canary"})
 }
@@ -68,8 +68,8 @@ func (f *filler) mark(path string, hidden bool) string {
 	return text
 }
 
-// isName reports whether a field must have the form of a name. Such fields hold no credential,
-// because they identify reports and rows.
+// isName reports whether a field must have the form of a name. Names identify reports and rows, so
+// they hold no credential.
 func isName(path string) bool {
 	name := path[strings.LastIndexByte(path, '.')+1:]
 	return name == "name" && !strings.HasPrefix(path, "metadata.annotations") ||

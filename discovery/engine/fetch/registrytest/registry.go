@@ -31,14 +31,14 @@ type File struct {
 	Size int64
 }
 
-// Request is a request that a registry has received.
+// Request is a received request.
 type Request struct {
 	Host, Path, Authorization, Range string
 }
 
 // Registry serves one model.
 type Registry struct {
-	URL  string // URL of the registry
+	URL  string
 	Name string // ORG/NAME
 
 	mu       sync.Mutex
@@ -83,8 +83,7 @@ func (r *Registry) Put(f File) { r.set(func() { r.files[f.Name] = f }) }
 // List makes the registry send this text instead of the list of files.
 func (r *Registry) List(raw []byte) { r.set(func() { r.listing = raw }) }
 
-// Status makes the registry respond with this status to all requests; 0: it responds normally
-// again.
+// Status makes the registry respond to all requests with this status; 0: normal responses.
 func (r *Registry) Status(code int) { r.set(func() { r.status = code }) }
 
 // WithoutRanges makes the registry ignore the Range header and send whole files.
@@ -216,7 +215,6 @@ func (c *cutting) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// describe returns the JSON that describes the model's commit and files.
 func (r *Registry) describe() []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()

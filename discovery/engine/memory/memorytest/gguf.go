@@ -6,7 +6,6 @@ import (
 	"os"
 )
 
-// These are the properties of the model that Write writes.
 const (
 	Layers  = 32
 	Heads   = 8
@@ -17,7 +16,7 @@ const (
 )
 
 // Write writes a GGUF file whose header announces weights of this size in bytes, a multiple of 4.
-// The file takes almost no space on the disk.
+// The file is sparse.
 func Write(path string, weights int64) error {
 	var b bytes.Buffer
 	put := func(values ...any) {
