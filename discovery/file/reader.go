@@ -155,8 +155,8 @@ func New(cfg Config) (*Reader, error) {
 func (r *Reader) Synced() <-chan struct{} { return r.synced }
 
 // Load reads all files once. It fails if a path of Config.Paths cannot be read, or if the store
-// fails, but not because of mistakes in files, which it reports. If StateDir has no object yet, Load
-// also fails if it has no permission to read a file.
+// fails. It reports mistakes in files, but does not fail because of them. If StateDir has no object
+// yet, Load also fails if it has no permission to read a file.
 func (r *Reader) Load(ctx context.Context) error {
 	for _, root := range r.roots {
 		if err := Exist(root.path); err != nil {

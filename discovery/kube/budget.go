@@ -83,8 +83,9 @@ func (s *Share) LeftOut() (out []LeftOut) {
 	return out
 }
 
-// Roomy reports whether reading all objects again would leave out fewer of them: for each kind with
-// objects left out, the smallest of these objects fits into half of the kind's bound.
+// Roomy reports whether reading all objects again would leave out fewer of them. Each kind with
+// omitted objects must have room: its stored objects and the smallest omitted one together take at
+// most half of the kind's bound.
 func (s *Share) Roomy() bool {
 	s.budget.mu.Lock()
 	defer s.budget.mu.Unlock()

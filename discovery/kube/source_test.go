@@ -240,8 +240,8 @@ func TestEndpointSlice_IsStoredOnlyWhileWanted(t *testing.T) {
 	}
 }
 
-// Some implementations make a Service for a ServiceImport. Their EndpointSlices are stored while
-// there is a demand for either of both.
+// Some implementations make a Service for a ServiceImport. The Service's EndpointSlices are stored
+// while the Service or the ServiceImport is demanded.
 func TestEndpointSlice_OfServiceImportIsStoredWhileEitherIsWanted(t *testing.T) {
 	text := strings.NewReplacer("NAME", "web-east", "ADDRESS", "10.0.0.1", "{kubernetes.io/service-name: web}",
 		"{kubernetes.io/service-name: derived-1, multicluster.kubernetes.io/service-name: web}").Replace(slice)

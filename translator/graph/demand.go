@@ -14,8 +14,8 @@ func (k Key) Compare(o Key) int {
 	return cmp.Or(strings.Compare(k.Table, o.Table), strings.Compare(k.Index, o.Index), strings.Compare(k.Key, o.Key))
 }
 
-// Demand makes each Diff list the keys of these store tables that rows start or stop reading. It
-// must be called before the first Update.
+// Demand names store tables for Diff.Wanted and Diff.Unwanted, which list the keys of these tables
+// that rows start or stop reading. Demand must be called before the first Update.
 func (e *Engine) Demand(tables ...string) { e.follow(true, tables) }
 
 // Follow is Demand for tables whose objects may never arrive. No row waits for their keys.

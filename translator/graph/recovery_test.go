@@ -11,8 +11,9 @@ import (
 	"github.com/penstock-project/penstock/translator/graph"
 )
 
-// fragile has two tables. The table "wants" has the value of each pod's label: it panics at "bug",
-// and its index panics at "index". The table "zones" has a row for each key of the index.
+// fragile has two tables. A row of wants is the value of a pod's label; computing it panics if the
+// value is "bug", and the table's index panics if the value is "index". The table zones has a row
+// for each key of this index.
 type fragile struct {
 	engine *graph.Engine
 	wants  *graph.Table[string, string]

@@ -19,7 +19,8 @@ type ClientHost struct {
 	Gateway string // "namespace/name"; "" if the import does not name the gateway
 }
 
-// ClientHosts finds the ClientHost gateways of an import.
+// ClientHosts finds the gateways of an import that get the Host of clients' requests, because the
+// import names no host for them.
 type ClientHosts struct {
 	r       store.Reader
 	members []model.ImportMember

@@ -161,10 +161,10 @@ func ineffectiveOn(ref report.Ref, members []model.ImportMember, policy *v1alpha
 	}
 	spec := policy.Spec.Picker
 	if whole && keepsSessions(policy) {
-		spec.Session = nil // applies to the choice of a cluster
+		spec.Session = nil // has an effect: it applies to the choice of a cluster
 	}
 	if whole && chooses(policy) {
-		spec.ResponseAffinity = false // applies to the choice of a cluster
+		spec.ResponseAffinity = false // has an effect: it applies to the choice of a cluster
 	}
 	out = append(out,
 		unused(policy, pickerFields(&spec), "the picker of the exporting cluster decides for "+ref.String(),

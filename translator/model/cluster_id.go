@@ -78,8 +78,8 @@ type ClusterVariant uint8
 
 const (
 	Plain ClusterVariant = iota
-	// LastVariant is the cluster behind a hop: a pool's cluster without hops to spill targets, or
-	// an exporting cluster's gateways.
+	// LastVariant is the Envoy cluster to which a hop forwards. Its endpoints are a pool's own
+	// servers, without hops to spill targets, or the gateways of an exporting member.
 	LastVariant
 	// HopsVariant is a pool's cluster that has only hops, and no picker (Pool.ViaHops).
 	HopsVariant

@@ -32,8 +32,8 @@ func (w *Writer) listenerSet(in *shape.Input, set *gatewayv1.ListenerSet) {
 	}
 }
 
-// accessPolicy sets in.AncestorProxies. For each Gateway of a policy, the function returns whether
-// the Gateway's proxies have acknowledged the policy's routes.
+// accessPolicy sets in.AncestorProxies to a function. For a Gateway of the policy, that function
+// returns whether the Gateway's proxies have acknowledged the policy's routes.
 func (w *Writer) accessPolicy(in *shape.Input) {
 	at, fewest := map[report.ParentRef]shape.Proxies{}, 0
 	for i, p := range in.Report.Parents {

@@ -315,7 +315,7 @@ func (p *process) missing(exporter *node) string {
 			has[o.Import] = entry
 		}
 	}
-	// Parts change the order of endpoints.
+	// An export that arrives in several messages may have its endpoints in another order.
 	unordered := cmpopts.SortSlices(func(a, b inferenceapi.ImportedEndpoint) bool { return a.Address < b.Address })
 	if diff := cmp.Diff(wanted, has, unordered); diff != "" {
 		return fmt.Sprintf("%s has not what %s exports (-) but (+):\n%s", p.id, from.id, diff)
