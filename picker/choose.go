@@ -36,9 +36,9 @@ func (k *pick) byStrategy() bool {
 }
 
 // amongHolders ranks only the endpoints that have the request's model. It returns true if the pick
-// must use this rank, and false if the caller must rank all endpoints: because no endpoint lacks
-// the model, or because every endpoint with the model is full or suspect. In the latter case it
-// still returns true if the endpoints without the model are known to answer 404.
+// must use this rank, and false if the caller must rank all endpoints. It returns false if no
+// endpoint lacks the model. If every endpoint with the model is full or suspect, it returns false
+// unless the other endpoints are known to answer 404.
 func (k *pick) amongHolders(s *schedule.Strategy, allowed func(*endpoint.Endpoint) bool) bool {
 	if k.lacking == nil {
 		return false

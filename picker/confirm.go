@@ -11,7 +11,7 @@ import (
 // flight. Two processes may take the last place concurrently. So a pick that could exceed the
 // limit waits until the peers count its request. If the requests of all processes then exceed the
 // limit, only the first process (Peers.Order) may keep its place: it waits up to a fifth of
-// Config.Settle until the other processes gave theirs back.
+// Config.Settle until the other processes have released their places.
 func (p *Picker) confirm(ctx context.Context, at *endpoint.Load, limit int64) bool {
 	others, _ := p.config.Peers.Order()
 	if others == 0 || at.Total()*int64(others+1) <= limit {

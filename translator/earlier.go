@@ -11,10 +11,10 @@ import (
 
 // WithEarlier adds to d a copy of each route configuration, under its name in earlier releases
 // (before model.RoutesName). After an upgrade, connections on an earlier release's filter chain
-// thus get current routes until they drain. A copy permits no further requests: a route's lock
-// denies requests about which no AccessPolicy has decided. An Envoy requests a copy only while it
-// has an earlier filter chain. A copy sorts before its original, so an Envoy that ACKs the original
-// has the copy.
+// thus get current routes until they drain. A copy permits no additional requests: a gated route's
+// RBAC filter denies requests that no AccessPolicy has allowed. An Envoy requests a copy only while
+// it has an earlier filter chain. A copy sorts before its original, so an Envoy that ACKs the
+// original has the copy.
 func (d Delta) WithEarlier() Delta {
 	upserts, removes := slices.Clip(d.Upserts), slices.Clip(d.Removes)
 	for _, r := range d.Upserts {

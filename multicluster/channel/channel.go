@@ -183,8 +183,8 @@ func (c *Channel) Isolated() bool {
 	return true
 }
 
-// Connected reports whether this process is connected to a peer, and the peer's snapshot of a topic
-// is in effect.
+// Connected reports whether this process is connected to a peer, and the peer's snapshot of at
+// least one topic is in effect.
 func (c *Channel) Connected(peer string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

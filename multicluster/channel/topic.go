@@ -30,9 +30,8 @@ type Update struct {
 	// Disconnected means that the connection is lost, or that SetPeers removed the peer. All fields
 	// except Peer and Disconnected are then unset.
 	Disconnected bool
-	// Retracted has the keys of the retracted items.
-	Items     []Item
-	Retracted []string
+	Items        []Item
+	Retracted    []string // keys
 	// Dropped describes the items that were dropped: undecodable items, and items whose keys
 	// Topic.Keys rejects. nil: none was dropped.
 	Dropped error

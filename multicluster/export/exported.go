@@ -105,13 +105,13 @@ func counted(members int) string {
 const longestMessage = 640
 
 func plain(message string) string {
-	message = message[:min(len(message), longestMessage)]
-	return strings.ToValidUTF8(strings.Map(func(r rune) rune {
+	message = strings.ToValidUTF8(message[:min(len(message), longestMessage)], "")
+	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '
 		}
 		return r
-	}, message), "")
+	}, message)
 }
 
 func (e *Export) only() string {

@@ -28,8 +28,8 @@ const (
 )
 
 // SetPlaced reports to each exporter (Placement.Member) whether this cluster imports its pools.
-// list has the placements of pools. For these pools, it retracts reports to exporters that list
-// omits.
+// list has the placements of pools. If list omits an exporter of one of these pools, SetPlaced
+// retracts the earlier report to that exporter.
 func (f *Federation) SetPlaced(pools []objectid.Pool, list []registry.Placement) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

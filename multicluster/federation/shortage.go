@@ -6,7 +6,7 @@ package federation
 type shortage struct {
 	need int // size of the smallest dropped item, in bytes; 0: none was dropped
 	free int // number of free bytes after the snapshot
-	// most is the number of pools when another pool had no room; 0: all pools had room.
+	// most is the number of stored pools when a further pool had no room; 0: all pools had room.
 	most int
 }
 

@@ -416,9 +416,9 @@ func (k *Kubernetes) wantedStatus(status, live *inferenceapi.InferencePoolImport
 	return out
 }
 
-// importedCondition makes a condition of a cluster in an import that a hub writes. It is True while
-// the hub imports the cluster. The importing cluster has no Offer, so it reads from the transition
-// time since when the cluster is imported.
+// importedCondition makes the condition Imported of a cluster in an import that a hub writes. It is
+// True while the hub imports the cluster. Its transition time states since when, because the member
+// with the import has no Offer of the cluster.
 func importedCondition(list []metav1.Condition) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionImported, Status: metav1.ConditionTrue, Reason: importedReason}
 	ready := meta.FindStatusCondition(list, imports.ConditionReady)

@@ -9,10 +9,10 @@ import (
 )
 
 // A client's address may make attemptBurst failed attempts at once, and one more each attemptEvery.
-// Failed keys and failed tokens have separate limits: keys because a client may guess them, tokens
-// because their signatures cost CPU time. WellFormed keys have no limit, because no client can
-// guess their 256 random bits. Many clients may share an address. So a key or token that was valid
-// from the address within goodTime has no limit, either.
+// Failed keys and failed tokens have separate limits. Keys have one, because a client may guess
+// them. Tokens have one, because verifying a signature costs CPU time. WellFormed keys have none,
+// because no client can guess their 256 random bits. Many clients may share an address. So a key or
+// token that was valid from the address within goodTime has no limit, either.
 const (
 	attemptBurst = 30
 	attemptEvery = 2 * time.Second

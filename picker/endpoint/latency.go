@@ -33,7 +33,7 @@ var (
 	priorRest  = [restTerms]float64{4: 0.02, 5: 0.0005}
 	scales     = [restTerms]float64{1, 0.5, 4, 16, 100, 1600}
 	// confidence is the weight of each prior coefficient, in samples. It is low for the token
-	// terms, which should get time that several terms may explain.
+	// terms: if several terms can explain a time, the token terms should explain it.
 	confidence = [restTerms]float64{4, 4, 4, 4, 0.02, 0.02}
 )
 

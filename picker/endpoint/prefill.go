@@ -41,10 +41,10 @@ type Work struct {
 	// First is the predicted time to the first token, and Whole to the end of a response that is
 	// not streamed; 0 if unknown. Held is how long the picker held the request.
 	First, Whole, Held time.Duration
-	// Slowest is set if First assumes a rate, because the server's rate is unknown: the time to the
-	// first token at the lowest plausible rate. The times to the first token of the servers in Pool
-	// then decide after which time the server counts as silent. Prompt is the prompt's length in
-	// tokens, with cached tokens; 0 if unknown.
+	// Slowest is the time to the first token at the lowest plausible rate. It is set if the
+	// server's rate is unknown, so that First is a guess. Past times to the first token of the
+	// servers in Pool then decide when the server counts as silent. Prompt is the prompt's length
+	// in tokens, with cached tokens; 0 if unknown.
 	Slowest time.Duration
 	Prompt  int
 	Pool    *Snapshot

@@ -135,8 +135,8 @@ func (b *ruleBuilder) reachablePattern(pattern string, never func(string) bool, 
 	}
 }
 
-// demanded returns a text that each match of a regular expression contains and that no request can
-// have, as the func never reports. It returns "" without such a text.
+// demanded returns a text that every match of a regular expression contains, and that never
+// reports to be in no request. It returns "" without such a text.
 func demanded(re *syntax.Regexp, never func(string) bool) string {
 	switch re.Op {
 	case syntax.OpLiteral:

@@ -255,8 +255,8 @@ type Exposure struct {
 	// Cleartext means that some servers are reached without TLS, and TLS that some are reached with
 	// TLS. Policy means that a BackendTLSPolicy is in force.
 	Cleartext, TLS, Policy bool
-	// Member is set if a member of the cluster set exports the pool. Then the
-	// member's controller wrote the import's field Field, not a user of this cluster.
+	// Member is set if a member of the cluster set exports the pool. Then the member's controller
+	// wrote the import's field Field, not a user of this cluster.
 	Member bool
 }
 
