@@ -244,7 +244,7 @@ func TestAccessPolicy_RejectedChangeClosesNothing(t *testing.T) {
 			}
 			f.restart()
 		}
-		f.write("x.yaml", text+"---\n"+policyHead+"spec: {\n") // one more broken document than policies
+		f.write("x.yaml", text+"---\n"+policyHead+"spec: {\n") // broken, too
 		f.load()
 		if got := f.closed(); name[:2] == "no" && name != "no targets" && len(got) == 0 {
 			t.Errorf("%s: a second unreadable document closes nothing, want some targets closed", name)

@@ -95,8 +95,8 @@ func named(path string, err error) error {
 	return err
 }
 
-// replaceUnnamed writes an unfinished file and renames it to path. It syncs the file and its
-// folder. Otherwise a power cut may leave the file empty, or with the old content.
+// replaceUnnamed writes a temporary file and, once it is complete, renames it to path. It syncs the
+// file and its folder. Otherwise a power cut may leave the file empty, or with the old content.
 func replaceUnnamed(d Disk, path string, write func(io.Writer) error, mode fs.FileMode) error {
 	folder := filepath.Dir(path)
 	if err := makeFolder(d, folder); err != nil {

@@ -48,7 +48,7 @@ func (b *builder) manager(cfg Config, owner, name string, requestTimeout time.Du
 	headers *headersv3.HeaderMutation) *hcmv3.HttpConnectionManager {
 	b.waits = cfg.Waits
 	routes := name
-	if name != model.HopListener { // RoutesName is for listeners with gates
+	if name != model.HopListener { // hops have no authorization filters, so their routes need no RoutesName
 		routes = model.RoutesName(name)
 	}
 	return &hcmv3.HttpConnectionManager{
