@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/engines"
+	"github.com/penstock-project/penstock/discovery/engine/processes"
 )
 
 func newDown() *cobra.Command {
@@ -56,8 +56,8 @@ func (s *files) down(ctx context.Context, cmd *cobra.Command) error {
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	asked := false
 	for again := time.NewTicker(logPoll); ; {
-		supervisor, err := engines.Open(dir, log)
-		var locked *engines.LockedError
+		supervisor, err := processes.Open(dir, log)
+		var locked *processes.LockedError
 		switch {
 		case err == nil:
 			again.Stop()

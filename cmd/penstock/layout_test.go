@@ -60,6 +60,7 @@ var allowed = []struct{ from, to string }{
 	{"multicluster/traffic/load", "picker"},         // load implements picker.Chooser
 	{"discovery/kube/kubetest", "xds/xdstest/poll"}, // kubetest is for tests
 	{"picker/external", "xds/admission/ports"},      // external's programs open ports
+	{"discovery/engine/controller", "picker"},       // controller implements picker.OnDemand
 }
 
 // forbidden lists forbidden imports within a top-level folder.

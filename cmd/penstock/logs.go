@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/deployments"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/engines"
+	"github.com/penstock-project/penstock/discovery/engine/controller"
+	"github.com/penstock-project/penstock/discovery/engine/processes"
 	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
@@ -75,7 +75,7 @@ logs of the ones that have failed are printed.`,
 // loggedReplicas returns the numbers of a deployment's running servers; if none runs, of all. A
 // replaced server gets a new number.
 func loggedReplicas(dir, id string) []int {
-	recorded, _ := engines.List(dir) // an error leaves no records
+	recorded, _ := processes.List(dir) // an error leaves no records
 	var runs, waits []int
 	for _, r := range recorded {
 		number, ok := strings.CutPrefix(r.Name, id+"/")
@@ -99,7 +99,7 @@ func loggedReplicas(dir, id string) []int {
 }
 
 func printLogs(cmd *cobra.Command, dir, id string, replicas []int, follow bool) error {
-	logFile := func(n int) string { return engines.LogFile(dir, deployments.ProcessName(id, n)) }
+	logFile := func(n int) string { return processes.LogFile(dir, controller.ProcessName(id, n)) }
 	if len(replicas) == 1 {
 		return printLog(cmd.Context(), cmd.OutOrStdout(), logFile(replicas[0]), id, follow)
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/engines"
+	"github.com/penstock-project/penstock/discovery/engine/processes"
 )
 
 // Without --replica, the logs of running servers are printed. These may not include number 0.
@@ -21,7 +21,7 @@ func TestLogs_WithoutANumberTheServersThatRunAreShown(t *testing.T) {
 	record := func(n, pid int) {
 		t.Helper()
 		name := fmt.Sprintf("default/qwen/%d", n)
-		log := engines.LogFile(dir, name)
+		log := processes.LogFile(dir, name)
 		raw := fmt.Sprintf(`{"name": %q, "token": "t", "identity": "i", "pid": %d}`, name, pid)
 		if pid == 0 {
 			raw = fmt.Sprintf(`{"name": %q}`, name)

@@ -21,9 +21,9 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/deployments"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/state"
 	"github.com/penstock-project/penstock/discovery/engine/catalog"
+	"github.com/penstock-project/penstock/discovery/engine/controller"
 	"github.com/penstock-project/penstock/discovery/engine/deployment"
 	"github.com/penstock-project/penstock/discovery/engine/devices"
 	"github.com/penstock-project/penstock/discovery/file"
@@ -388,9 +388,9 @@ func (r *modelRun) show(doc *status.Document) metav1.ConditionStatus {
 		}
 		for _, c := range o.Status.Conditions {
 			switch c.Type {
-			case deployments.ConditionAccepted:
+			case controller.ConditionAccepted:
 				accepted = c.Status
-			case deployments.ConditionReady:
+			case controller.ConditionReady:
 				if line := r.line(c.Reason, c.Message); line != "" {
 					fmt.Fprintln(r.cmd.OutOrStdout(), line)
 				}
@@ -416,7 +416,7 @@ func (r *modelRun) line(phase, message string) string {
 	}
 	r.phase = phase
 	id := objectid.Join(r.deployment.Namespace, r.deployment.Name)
-	if phase != deployments.RunningReason {
+	if phase != controller.RunningReason {
 		return phaseLine(id, phase, message)
 	}
 	return fmt.Sprintf("ModelDeployment %s is %s. Try:\n\n  %s\n", id, phase, r.request())

@@ -1,5 +1,5 @@
 // Package deployment turns one ModelDeployment and its Engine into a Plan: the command line of each
-// server, and the objects that route requests to the servers. cmd/penstock/internal/deployments
+// server, and the objects that route requests to the servers. discovery/engine/controller
 // stores the objects and runs the processes.
 //
 // The objects have the deployment's name and namespace, and the label v1alpha1.DeploymentLabel:

@@ -1,6 +1,6 @@
 // Package fetch downloads models from Hugging Face, or from a mirror with the same HTTP API, into
 // the cache that Hugging Face's own programs use. The subcommands pull, models, rm and run of
-// cmd/penstock use it, and so does cmd/penstock/internal/deployments for models of a ModelRegistry.
+// cmd/penstock use it, and so does discovery/engine/controller for models of a ModelRegistry.
 //
 // The cache has the layout of the Python package huggingface_hub, so each finds the other's files:
 //

@@ -1,5 +1,5 @@
 // Package install installs engines into a folder of the user, and finds installed engines. The
-// command penstock engines and package cmd/penstock/internal/deployments use it.
+// command penstock engines and package discovery/engine/controller use it.
 //
 // A recipe (recipe.go) lists the packages that an engine needs. New converts it to a Plan: commands
 // for this machine, which Run executes and Script prints. Python packages are installed into a

@@ -1,6 +1,6 @@
 // Package memory estimates, from the headers of a model's files, how much memory of accelerators a
 // model server needs when it starts. discovery/engine/deployment makes the Settings of a
-// deployment, and cmd/penstock/internal/deployments compares the Need with the devices.
+// deployment, and discovery/engine/controller compares the Need with the devices.
 //
 // Read (read.go) reads the properties of a model from a GGUF file (gguf.go), or from a folder with
 // safetensors (safetensors.go) and config.json (config.go). Estimate (estimate.go) computes the

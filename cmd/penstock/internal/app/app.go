@@ -18,11 +18,11 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/engines"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/expiry"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/gates"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/peers"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/pipeline"
+	"github.com/penstock-project/penstock/discovery/engine/processes"
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/store"
@@ -95,8 +95,8 @@ type App struct {
 	remotePickers *remotePickers
 
 	standAlone *StandAlone
-	written    status.Written                     // nil: objects come from files
-	engines    atomic.Pointer[engines.Supervisor] // nil: this process runs no model servers
+	written    status.Written                       // nil: objects come from files
+	engines    atomic.Pointer[processes.Supervisor] // nil: this process runs no model servers
 }
 
 type wiring struct {

@@ -3,8 +3,8 @@ package app
 import (
 	"log/slog"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/deployments"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/pipeline"
+	"github.com/penstock-project/penstock/discovery/engine/controller"
 	"github.com/penstock-project/penstock/discovery/file"
 	"github.com/penstock-project/penstock/discovery/hostname"
 	"github.com/penstock-project/penstock/discovery/status"
@@ -22,8 +22,8 @@ type core struct {
 	translation *pipeline.Translation
 	panics      *panics
 	files       *file.Reader
-	deployments *deployments.Keeper // nil: objects come from Kubernetes
-	gate        *gate               // nil in an Offline
+	deployments *controller.Keeper // nil: objects come from Kubernetes
+	gate        *gate              // nil in an Offline
 }
 
 func newCore(stateDir string, translation translator.Config, addresses Addresses,

@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/deployments"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/engines"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/state"
+	"github.com/penstock-project/penstock/discovery/engine/controller"
 	"github.com/penstock-project/penstock/discovery/engine/devices"
 	"github.com/penstock-project/penstock/discovery/engine/fetch"
+	"github.com/penstock-project/penstock/discovery/engine/processes"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
@@ -25,8 +25,8 @@ func Engines(stateDir string) string { return filepath.Join(stateDir, "engines")
 // state folders.
 func Installed(dir string) string { return filepath.Join(dir, "programs") }
 
-func newDeployments(c core, stateDir string, f Folder) *deployments.Keeper {
-	cfg := deployments.Config{Store: c.store, Log: c.log, Inherited: deployments.Inherited(os.Environ()),
+func newDeployments(c core, stateDir string, f Folder) *controller.Keeper {
+	cfg := controller.Config{Store: c.store, Log: c.log, Inherited: controller.Inherited(os.Environ()),
 		OnPhase: f.OnPhase, Devices: f.Devices, Host: devices.ThisHost(),
 		Report: func(reports []report.Report) { c.board.Replace(status.Deployments, reports...) }}
 	if stateDir != "" {
@@ -42,14 +42,14 @@ func newDeployments(c core, stateDir string, f Folder) *deployments.Keeper {
 	if program, err := os.Executable(); err == nil {
 		cfg.Program = program
 	}
-	return deployments.New(cfg)
+	return controller.New(cfg)
 }
 
 // runEngines starts the folder's model servers, and first adopts running ones. Without a
 // deployment, it writes no file.
 func (a *App) runEngines(ctx context.Context, group *errgroup.Group) {
 	dir := Engines(a.cfg.StateDir)
-	var s *engines.Supervisor
+	var s *processes.Supervisor
 	if _, err := os.Stat(dir); err == nil {
 		s = a.openEngines(dir)
 	}
@@ -77,8 +77,8 @@ func (a *App) runEngines(ctx context.Context, group *errgroup.Group) {
 
 const engineRetry = 10 * time.Second
 
-func (a *App) openEngines(dir string) *engines.Supervisor {
-	s, err := engines.Open(dir, a.log)
+func (a *App) openEngines(dir string) *processes.Supervisor {
+	s, err := processes.Open(dir, a.log)
 	if err == nil {
 		if err = a.deployments.Start(s); err != nil {
 			s.Close()
@@ -103,7 +103,7 @@ func (a *App) StopEngines(ctx context.Context) error {
 // unsupported reports ModelDeployments and ModelRegistries on Kubernetes, where Penstock starts no
 // servers.
 func (a *App) unsupported(_ context.Context, c *delivery.Change) {
-	set, gone := deployments.Unsupported(c.Objects)
+	set, gone := controller.Unsupported(c.Objects)
 	a.board.Set(status.Deployments, set...)
 	a.board.Remove(status.Deployments, gone...)
 }

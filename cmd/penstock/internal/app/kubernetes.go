@@ -222,7 +222,7 @@ func (c *cluster) observe(a *App, ch *delivery.Change) {
 	c.proxies.observe(ch)
 	if own {
 		var peers []string
-		for _, at := range processes(ch.View, c.cfg.Service, PeerPort, true) { // unready processes publish, too
+		for _, at := range replicas(ch.View, c.cfg.Service, PeerPort, true) { // unready processes publish, too
 			peers = append(peers, at.String())
 		}
 		a.channel.SetPeers(peers...)
@@ -235,7 +235,7 @@ func changesListeners(d translator.Delta) bool {
 		slices.ContainsFunc(d.Removes, func(r resource.Ref) bool { return r.Type == resource.Listener })
 }
 
-func processes(r store.Reader, service, port string, unready bool) (out []netip.AddrPort) {
+func replicas(r store.Reader, service, port string, unready bool) (out []netip.AddrPort) {
 	for _, slice := range store.EndpointSlices.By(r, store.ByService, service) {
 		for _, p := range slice.Ports {
 			if p.Name == nil || *p.Name != port || p.Port == nil {

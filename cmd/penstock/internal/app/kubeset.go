@@ -82,7 +82,7 @@ func newMembership(a *App, c *cluster) (*membership, error) {
 	if c.cfg.Service == "" {
 		cfg.Pickers = a.cfg.translation().Pickers
 	} else {
-		cfg.PickersOf = func(r store.Reader) []netip.AddrPort { return processes(r, c.cfg.Service, PickerPort, false) }
+		cfg.PickersOf = func(r store.Reader) []netip.AddrPort { return replicas(r, c.cfg.Service, PickerPort, false) }
 	}
 	m.set = set.New(cfg)
 	m.objects.Follow(m.set.Import)

@@ -36,9 +36,9 @@ var withoutEffect = map[string]string{
 	"ConfigMap":  "immutable is for the API server; data and binaryData are read for their text",
 	"EndpointPickerConfig": "manifests/endpointpicker compares its table of plugins and fields with " +
 		"documents of llm-d",
-	"Engine":          "tests of discovery/engine and cmd/penstock/internal/deployments, which derive other objects",
-	"ModelDeployment": "tests of discovery/engine and cmd/penstock/internal/deployments, which derive other objects",
-	"ModelRegistry":   "tests of cmd/penstock/internal/deployments, which downloads models",
+	"Engine":          "tests of discovery/engine and discovery/engine/controller, which derive other objects",
+	"ModelDeployment": "tests of discovery/engine and discovery/engine/controller, which derive other objects",
+	"ModelRegistry":   "tests of discovery/engine/controller, which downloads models",
 	"EndpointSlice.endpoints[]": "requests do not prefer zones, nodes or hints; serving and ready decide about " +
 		"terminating ones",
 	"EndpointSlice.ports[]": "the appProtocol of the Service counts",
