@@ -42,6 +42,13 @@ type listing struct {
 	tried   bool
 }
 
+// room is which accelerators this machine has, and which servers have room.
+type room struct {
+	assigned map[string]assignment // by process
+	listings map[string]*listing   // by list command
+	unlisted chan struct{}         // signals that list commands must run
+}
+
 type request struct {
 	engine  *v1alpha1.EngineDevices // nil: the servers request no accelerators
 	servers []devices.Request
@@ -281,14 +288,7 @@ func (k *Keeper) listing(command []string) {
 	if k.listings[key] == nil {
 		k.listings[key] = &listing{command: command}
 	}
-	k.relist()
-}
-
-func (k *Keeper) relist() {
-	select {
-	case k.unlisted <- struct{}{}:
-	default:
-	}
+	signal(k.unlisted)
 }
 
 // again is the n-th recheck. If a deployment lacks a server, or at every recheckAll-th call, it
@@ -299,7 +299,7 @@ func (k *Keeper) again(n int) bool {
 	k.readAgain()
 	for id, e := range k.entries {
 		if n%recheckAll == 0 || k.lacking(id, e) {
-			k.relist()
+			signal(k.unlisted)
 			return true
 		}
 	}
@@ -338,10 +338,7 @@ func (k *Keeper) list(ctx context.Context) {
 			}
 			k.mu.Unlock()
 		}
-		select {
-		case k.dirty <- struct{}{}:
-		default:
-		}
+		signal(k.dirty)
 	}
 }
 

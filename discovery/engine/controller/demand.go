@@ -138,12 +138,13 @@ func (k *Keeper) wake(id string, e *entry) {
 	if e.evictor == "" {
 		e.closing = ""
 	}
-	k.poke()
+	signal(k.dirty)
 }
 
-func (k *Keeper) poke() {
+// signal sends to a channel with room for one, unless a signal is already waiting.
+func signal(c chan<- struct{}) {
 	select {
-	case k.dirty <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }

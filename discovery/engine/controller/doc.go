@@ -1,10 +1,11 @@
 // Package controller runs the ModelDeployments of a folder. Package app constructs it.
 //
 // A Keeper implements file.Store (keeper.go), so each change of files passes through it on the way
-// to the store. It adds the objects that discovery/engine/deployment derives, so that a deployment
-// and its route take effect in one revision. Derived objects exist in the store alone. With a
-// supervisor (run.go), the Keeper turns deployments into processes (processes.go), and the states
-// of processes into ModelServers and reports (phases.go).
+// to the store. It keeps the objects that deployments depend on (inputs.go), and adds the objects
+// that discovery/engine/deployment derives, so that a deployment and its route take effect in one
+// revision. Derived objects exist in the store alone. With a supervisor (run.go), the Keeper turns
+// deployments into processes (processes.go), and the states of processes into ModelServers and
+// reports (phases.go).
 //
 // A deployment without requests stops, and the next request starts it (demand.go): the Keeper is
 // the picker's OnDemand, and the picker counts the requests. To stop, servers first drain: picks

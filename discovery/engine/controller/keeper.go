@@ -8,8 +8,6 @@ import (
 	"slices"
 	"sync"
 
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
-
 	"github.com/penstock-project/penstock/discovery/engine/deployment"
 	"github.com/penstock-project/penstock/discovery/engine/devices"
 	"github.com/penstock-project/penstock/discovery/engine/processes"
@@ -51,38 +49,34 @@ type Config struct {
 
 // Keeper derives objects from ModelDeployments and runs their servers.
 type Keeper struct {
-	cfg      Config
-	dirty    chan struct{}
-	needed   chan struct{}
-	unlisted chan struct{} // signals that list commands must run
+	cfg    Config
+	dirty  chan struct{} // signals that a sync is due
+	needed chan struct{} // closed once there is a deployment
 
-	mu          sync.Mutex
-	deployments map[string]*v1alpha1.ModelDeployment
-	engines     map[string]*v1alpha1.Engine
-	users       map[object]bool                 // users' objects of the kinds that are derived
-	routes      map[string]*gatewayv1.HTTPRoute // users' routes that match a model
-	gateways    map[string]*gatewayv1.Gateway
-	derived     map[object]store.Object // derived objects in the store
-	entries     map[string]*entry       // by deployment
-	saved       saved
-	seen        bool // needed is closed
+	mu          sync.Mutex // guards the fields below
+	seen        bool       // needed is closed
 	supervised  bool
-	unavailable string                     // why servers cannot be started
-	states      map[string]processes.State // by process
-	applied     map[string]processes.Process
-	versions    map[string]string     // versions of applied processes
-	proven      map[string]bool       // processes that were ready
-	assigned    map[string]assignment // room of each process
-	disk        filesystem.Disk       // bounds the time of a look at files that users name
-	listings    map[string]*listing
-	requests    Requests      // nil: deployments do not stop
-	outcomes    chan struct{} // closed when an outcome of Resume may have changed
-	models      models
-	sizes       sizes
-	cluster     clusterNames
+	unavailable string // why servers cannot be started
+	inputs
+	derived map[object]store.Object // derived objects in the store
+	entries map[string]*entry       // by deployment
+	saved   saved
+	fleet
+	room
+	requests Requests      // nil: deployments do not stop
+	outcomes chan struct{} // closed when an outcome of Resume may have changed
+	models   models
+	sizes    sizes
+	disk     filesystem.Disk // bounds the time of a look at files that users name
 }
 
-type object struct{ kind, id string }
+// fleet has the processes by name.
+type fleet struct {
+	states   map[string]processes.State
+	applied  map[string]processes.Process
+	versions map[string]string // versions of applied processes
+	proven   map[string]bool   // processes that were ready
+}
 
 type entry struct {
 	deployment *v1alpha1.ModelDeployment // as planned last
@@ -114,20 +108,16 @@ func (e *entry) blocked() bool {
 
 // New makes a Keeper.
 func New(cfg Config) *Keeper {
-	k := &Keeper{cfg: cfg, dirty: make(chan struct{}, 1), needed: make(chan struct{}),
-		deployments: map[string]*v1alpha1.ModelDeployment{},
-		routes:      map[string]*gatewayv1.HTTPRoute{}, gateways: map[string]*gatewayv1.Gateway{},
-		engines: map[string]*v1alpha1.Engine{}, users: map[object]bool{}, derived: map[object]store.Object{},
-		entries: map[string]*entry{}, states: map[string]processes.State{}, applied: map[string]processes.Process{},
-		unlisted: make(chan struct{}, 1), listings: map[string]*listing{}, outcomes: make(chan struct{}),
-		versions: map[string]string{}, proven: map[string]bool{}, cluster: clusterNames{}}
-	if k.cfg.List == nil {
-		k.cfg.List = listDevices
+	if cfg.List == nil {
+		cfg.List = listDevices
 	}
-	k.models = newModels()
-	k.sizes.facts, k.sizes.due = map[string]*facts{}, make(chan struct{}, 1)
-	k.saved = load(cfg.StateFile, cfg.Log)
-	return k
+	return &Keeper{cfg: cfg, dirty: make(chan struct{}, 1), needed: make(chan struct{}), inputs: newInputs(),
+		derived: map[object]store.Object{}, entries: map[string]*entry{}, saved: load(cfg.StateFile, cfg.Log),
+		fleet: fleet{states: map[string]processes.State{}, applied: map[string]processes.Process{},
+			versions: map[string]string{}, proven: map[string]bool{}},
+		room:     room{listings: map[string]*listing{}, unlisted: make(chan struct{}, 1)},
+		outcomes: make(chan struct{}), models: newModels(),
+		sizes: sizes{facts: map[string]*facts{}, due: make(chan struct{}, 1)}}
 }
 
 // Recall calls the store's Recall.
@@ -164,58 +154,17 @@ func (k *Keeper) Apply(ops ...store.Op) (store.Revision, error) {
 	}
 	k.report()
 	k.save()
-	k.poke()
+	signal(k.dirty)
 	return rev, err
 }
 
+// follow records changes, and reports whether one of them may concern a deployment.
 func (k *Keeper) follow(ops []store.Op) (concerned bool) {
-	derived := map[string]bool{}
-	for _, table := range deployment.Derived() {
-		derived[table.Kind()] = true
-	}
 	for _, op := range ops {
-		concerned = k.models.follow(op) || concerned
-		concerned = k.cluster.follow(op) || concerned
-		concerned = op.Kind() == store.Secrets.Kind() && k.usesSecret(op.ID()) || concerned
-		switch obj := op.Object().(type) {
-		case *v1alpha1.ModelDeployment:
-			k.deployments[op.ID()], concerned = obj, true
-			continue
-		case *v1alpha1.Engine:
-			k.engines[op.ID()], concerned = obj, true
-			continue
-		case *gatewayv1.Gateway:
-			k.gateways[op.ID()], concerned = obj, true
-			continue
-		case *gatewayv1.HTTPRoute:
-			if concerned = concerned || k.routes[op.ID()] != nil; len(deployment.Models(obj)) > 0 {
-				k.routes[op.ID()], concerned = obj, true
-			}
-		}
-		switch kind := op.Kind(); {
-		case kind == store.ModelDeployments.Kind():
-			delete(k.deployments, op.ID())
-			concerned = true
-		case kind == store.Engines.Kind():
-			delete(k.engines, op.ID())
-			concerned = true
-		case kind == store.Gateways.Kind():
-			delete(k.gateways, op.ID())
-			concerned = true
-		case derived[kind]:
-			key := object{kind, op.ID()}
-			if route, ok := op.Object().(*gatewayv1.HTTPRoute); kind == store.HTTPRoutes.Kind() &&
-				(!ok || len(deployment.Models(route)) == 0) {
-				concerned = concerned || k.routes[op.ID()] != nil
-				delete(k.routes, op.ID())
-			}
-			if op.Object() == nil {
-				delete(k.users, key)
-			} else {
-				k.users[key] = true
-			}
-			concerned = concerned || k.deployments[op.ID()] != nil || k.derived[key] != nil
-		}
+		models := k.models.follow(op)
+		secret := op.Kind() == store.Secrets.Kind() && k.usesSecret(op.ID())
+		derived := k.derived[object{op.Kind(), op.ID()}] != nil
+		concerned = k.inputs.follow(op) || models || secret || derived || concerned
 	}
 	return concerned
 }

@@ -50,7 +50,7 @@ func (k *Keeper) memory(e *entry) (out memoryState) {
 	if f == nil {
 		f = &facts{due: true}
 		k.sizes.facts[m.Path] = f
-		k.readSizes()
+		signal(k.sizes.due)
 	}
 	f.used = true
 	if !f.read {
@@ -175,15 +175,8 @@ func (k *Keeper) readAgain() {
 		m, _ := e.plan.Memory(e.model.path, k.cfg.Inherited)
 		if f := k.sizes.facts[m.Path]; f != nil {
 			f.due = true
-			k.readSizes()
+			signal(k.sizes.due)
 		}
-	}
-}
-
-func (k *Keeper) readSizes() {
-	select {
-	case k.sizes.due <- struct{}{}:
-	default:
 	}
 }
 
@@ -209,7 +202,7 @@ func (k *Keeper) read(ctx context.Context) {
 				f.due, f.read, f.known, f.model = false, true, known, model
 			}
 			k.mu.Unlock()
-			k.poke()
+			signal(k.dirty)
 		}
 	}
 }

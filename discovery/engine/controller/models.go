@@ -104,7 +104,7 @@ func (m *models) follow(op store.Op) bool {
 	for _, d := range m.downloads {
 		d.next = time.Time{} // retry at once, because the change may correct the failure
 	}
-	m.begin()
+	signal(m.due)
 	return true
 }
 
@@ -118,13 +118,6 @@ func (m *models) names(secret string) bool {
 		}
 	}
 	return false
-}
-
-func (m *models) begin() {
-	select {
-	case m.due <- struct{}{}:
-	default:
-	}
 }
 
 // model returns the state of a deployment's model, and requests its download.
@@ -165,7 +158,7 @@ func (k *Keeper) model(id string, e *entry) modelState {
 	if d == nil {
 		d = &download{registries: map[string]bool{}}
 		k.models.downloads[wanted] = d
-		k.models.begin()
+		signal(k.models.due)
 	}
 	d.used, d.source = true, source
 	d.registries[objectid.Join(e.plan.Deployment.Namespace, spec.Registry)] = true
@@ -344,7 +337,7 @@ func (k *Keeper) fetch(ctx context.Context, wanted string) {
 			d.progress, d.err = p, nil
 			k.models.noted(d, nil)
 			k.mu.Unlock()
-			k.poke()
+			signal(k.dirty)
 		}
 	})
 	k.mu.Lock()
@@ -360,5 +353,5 @@ func (k *Keeper) fetch(ctx context.Context, wanted string) {
 		k.cfg.Log.Warn("a model was not downloaded", "model", source.Name, "error", err)
 	}
 	k.mu.Unlock()
-	k.poke()
+	signal(k.dirty)
 }

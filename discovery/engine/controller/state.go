@@ -27,37 +27,26 @@ type saved struct {
 	outcome statefile.Outcome
 }
 
+func newSaved() saved {
+	return saved{Ports: map[string]uint16{}, Good: map[string]v1alpha1.ModelDeploymentSpec{},
+		Devices: map[string]held{}, Stopped: map[string]stopped{}, Models: map[string]pin{},
+		Served: map[string]string{}}
+}
+
 func load(path string, log *slog.Logger) saved {
-	s := saved{}
-	if path != "" {
-		raw, err := statefile.Read(statefile.Machine{}, path)
-		if err == nil {
-			err = json.Unmarshal(raw, &s)
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			log.Error("the ports of model servers are not known: servers may be restarted", "error", err)
-			s = saved{}
-		}
-		s.last = string(raw)
+	s := newSaved()
+	if path == "" {
+		return s
 	}
-	if s.Ports == nil {
-		s.Ports = map[string]uint16{}
+	raw, err := statefile.Read(statefile.Machine{}, path)
+	if err == nil {
+		err = json.Unmarshal(raw, &s)
 	}
-	if s.Devices == nil {
-		s.Devices = map[string]held{}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		log.Error("the ports of model servers are not known: servers may be restarted", "error", err)
+		s = newSaved()
 	}
-	if s.Served == nil {
-		s.Served = map[string]string{}
-	}
-	if s.Stopped == nil {
-		s.Stopped = map[string]stopped{}
-	}
-	if s.Models == nil {
-		s.Models = map[string]pin{}
-	}
-	if s.Good == nil {
-		s.Good = map[string]v1alpha1.ModelDeploymentSpec{}
-	}
+	s.last = string(raw)
 	return s
 }
 
