@@ -71,7 +71,7 @@ const SenderHeader = "penstock-peer-sender"
 const (
 	// OthersHeader is the number of clusters and spill targets that the route can still try.
 	OthersHeader = "penstock-peer-others"
-	// AttemptHeader is the number of the attempt, from 1.
+	// AttemptHeader has the number of the attempt, from 1.
 	AttemptHeader = "penstock-peer-attempt"
 )
 

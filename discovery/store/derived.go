@@ -120,7 +120,7 @@ type Authority struct {
 	Key string // root of the keys with which proxies call the picker (model.PickKey)
 }
 
-// OwnAuthority is the name of the one Authority.
+// OwnAuthority is the name of the only Authority.
 const OwnAuthority = "own"
 
 // OwnPickerConfig is the name of the EndpointPickerConfig that this process was started with. It

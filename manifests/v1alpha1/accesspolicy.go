@@ -169,8 +169,9 @@ type AccessPolicySpec struct {
 	// Closed is why a policy of ClosedAccessPolicy lets nothing in. A target is closed unless a
 	// policy with Closed 0 has the same one.
 	Closed AccessClosure `json:"-"`
-	// Former are targets of earlier versions, and what replaces targets that were renamed. They
-	// stay gated while a target of this version does not exist. discovery/store sets it.
+	// Former are targets of earlier versions of the policy, and the objects that replaced renamed
+	// targets. While a target of this version does not exist, the policy protects them, too.
+	// discovery/store sets this field.
 	Former []FormerTarget `json:"-"`
 }
 

@@ -35,8 +35,8 @@ type Config struct {
 	// Identify returns the name of a subscriber, for Topic.Visible. An error ends the call. nil:
 	// subscribers have no names.
 	Identify func(ctx context.Context) (string, error)
-	// AckTimeout is how long Topic.Acknowledged waits for a peer. Default: 750 ms, which leaves
-	// time for the pick that waits: its deadline is 2 s.
+	// AckTimeout is how long Topic.Acknowledged waits for a peer. Default: 750 ms, because a pick,
+	// whose deadline is 2 s, may wait for it.
 	AckTimeout time.Duration
 	// Debounce is how long a response waits for further publications. 0: it is sent at once.
 	Debounce time.Duration

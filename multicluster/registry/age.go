@@ -22,9 +22,8 @@ func aged(since int64) *age {
 // returns 0 if the export is not imported, or if Imported has not recorded it.
 func (e *Export) Since() int64 { return e.age.since.Load() }
 
-// Imported records which exports this cluster begins and ceases to import. It sets Export.Since of
-// the begun exports without one to since, in microseconds since 1970, and of the ceased exports to
-// 0.
+// Imported records which exports this cluster begins and ceases to import. A begun export without a
+// time gets since as its Export.Since, in microseconds since 1970. A ceased export gets 0.
 func (r *Registry) Imported(begun, ceased []RecordID) (since int64) {
 	var dated []RecordID
 	date := func(t txn, ids []RecordID, since int64) {

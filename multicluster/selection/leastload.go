@@ -52,9 +52,9 @@ type Member struct {
 	Name string
 	// RoundTrip is the round trip time to the member; 0 for this cluster.
 	RoundTrip time.Duration
-	// Servers is the member's number of servers until a report has it; 0: unknown.
+	// Servers is the number of the member's servers, used until the member reports; 0: unknown.
 	Servers int
-	// Empty means that, without a report, the member is assumed to have no server that takes
+	// Empty means that, until the member reports, it is assumed to have no server that takes
 	// requests.
 	Empty bool
 }

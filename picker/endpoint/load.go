@@ -113,7 +113,7 @@ func (l *Load) RecordFailed(why string, now time.Time) {
 // stays the same.
 func (l *Load) RecordCanceled() { l.failed.Add(1) }
 
-// Works records for the server's health that a successful response began.
+// Works records that the server has begun a successful response.
 func (l *Load) Works() { l.health.succeed(sinceStart(time.Now())) }
 
 // Totals returns the numbers of served and failed requests, and the sum of the times to the first

@@ -63,7 +63,7 @@ type server struct {
 	// token, and the computed prompt tokens.
 	prefillSeconds, prefillTokens float64
 
-	batch uint64 // changes with steps: the event of the earlier planned end is then ignored
+	batch uint64 // the number of planned ends so far; an event of an earlier one is ignored
 
 	tokenized time.Duration // when all prompts so far are tokenized
 }

@@ -150,7 +150,8 @@ func IsImportAlias(r store.Reader, namespace, name, cluster string) bool {
 	return ok && pinned == cluster && key == objectid.Join(namespace, name)
 }
 
-// HasItsName reports whether an import's name means the import itself.
+// HasItsName reports whether the name selects the whole import, not one of its exporting clusters
+// (AliasName).
 func HasItsName(r store.Reader, namespace, name string) bool {
 	_, cluster, ok := ImportNamed(r, namespace, name)
 	return !ok || cluster == ""

@@ -18,8 +18,9 @@ type proxy struct {
 	rejected map[resource.Ref]bool
 	// unacked are in force from a partly rejected response of an earlier stream.
 	unacked map[resource.Ref]bool
-	// resumed are route configurations of an earlier stream. lost are their virtual hosts that the
-	// new version lacks: the control plane may not have the old version.
+	// resumed are route configurations of an earlier stream. lost are the virtual hosts that the
+	// current version of these configurations lacks. A new control plane need not retract them,
+	// because it may not know the earlier version.
 	resumed, lost map[resource.Ref]bool
 	state         map[resource.Type]string
 	// Envoy stores a secret's bytes even if it rejects them. It ignores the same bytes later, and

@@ -303,7 +303,8 @@ func (h *Hub) Contact(name, uid string) {
 			return nil
 		}
 		u := registry.Update{Member: m.Name, UID: uid, Stamp: m.stamp, Draining: m.Draining}
-		// o may not have the last update: another cluster with this name then had a lease
+		// o may lack the last update, because another cluster of this name had the lease when it
+		// came
 		if old, _ := o.registry.Member(m.Name); old.UID != uid {
 			u = m.snapshot(o)
 		}
