@@ -53,50 +53,70 @@ type App struct {
 	core
 	cfg         Config
 	security    security
-	set         *set.Set
+	credentials *holder
 	registry    *prometheus.Registry
 	changes     prometheus.Histogram
-	run         func(context.Context) error
 	ports       portOwners
-	credentials *holder
 	budget      *admission.Budget
 	stopping    *stopping
+	run         func(context.Context) error
 
-	cache         *cache.Cache
-	xds           *server.Server
-	channel       *channel.Channel
-	proxies       *peers.Proxies
-	progress      *delivery.Progress
-	linger        *delivery.Linger
-	holds         *delivery.Holds
-	stops         *delivery.Stops
-	pools         *delivery.Pools
-	relays        *peers.Relays
-	onServers     func(string)
-	access        *delivery.Access
-	gates         *gates.Keeper
-	usage         *usage.Keeper
-	unanswered    *authz.Failures
-	open          *authz.Open
-	entries       *peers.Entries
-	loads         *peers.Loads
-	shared        *peers.Picks
-	pages         *peers.Pages
-	sessions      *peers.Sessions
-	asked         *peers.Asked
-	picker        *picker.Picker
-	clusterLoads  *load.Loads
-	failback      *failback.Keeper
-	expiry        *expiry.Keeper
-	learner       *learned.Keeper
-	prober        *probe.Prober
-	attempts      *attempts.Counter
-	parentHosts   *parents.Counter
-	remotePickers *remotePickers
+	channel *channel.Channel
+	picker  *picker.Picker
+	prober  *probe.Prober
+	expiry  *expiry.Keeper
+	envoyParts
+	peerParts
+	accessParts
+	clusterParts
 
 	standAlone *StandAlone
 	written    status.Written                       // nil: objects come from files
 	engines    atomic.Pointer[processes.Supervisor] // nil: this process runs no model servers
+	onServers  func(string)
+}
+
+// envoyParts deliver changes to Envoys.
+type envoyParts struct {
+	cache    *cache.Cache
+	xds      *server.Server
+	progress *delivery.Progress
+	linger   *delivery.Linger
+	holds    *delivery.Holds
+	stops    *delivery.Stops
+	pools    *delivery.Pools
+}
+
+// peerParts exchange facts with the other processes of this cluster.
+type peerParts struct {
+	proxies  *peers.Proxies
+	relays   *peers.Relays
+	entries  *peers.Entries
+	loads    *peers.Loads
+	shared   *peers.Picks
+	pages    *peers.Pages
+	sessions *peers.Sessions
+	asked    *peers.Asked
+}
+
+// accessParts decide who may call, and count usage.
+type accessParts struct {
+	access     *delivery.Access
+	gates      *gates.Keeper
+	usage      *usage.Keeper
+	unanswered *authz.Failures
+	open       *authz.Open
+}
+
+// clusterParts follow requests to other clusters.
+type clusterParts struct {
+	set           *set.Set
+	clusterLoads  *load.Loads
+	failback      *failback.Keeper
+	learner       *learned.Keeper
+	attempts      *attempts.Counter
+	parentHosts   *parents.Counter
+	remotePickers *remotePickers
 }
 
 type wiring struct {
