@@ -67,6 +67,21 @@ type pick struct {
 	ctx     context.Context
 	request *extproc.Request
 
+	progress
+	bodyRules
+	destination
+	waits
+	keeper    string // set by recall: server or hop with the named response, or ""
+	follows   follows
+	processed processed
+	choosing
+	ranking
+	imported
+	account
+}
+
+// progress is how far the stages have come.
+type progress struct {
 	denied error
 	over   bool // a stage ended the pick: only stages with always still run
 	answer extproc.Answer
@@ -74,28 +89,37 @@ type pick struct {
 	last   int
 	took   [maxStages]float32
 	passed uint32
+}
 
+// bodyRules are set by read and rewrite.
+type bodyRules struct {
 	policy extproc.BodyPolicy
 	rules  *modelRules
 	asked  string // the body's model, read by rewrite
 	drawn  *request.Target
+}
 
-	pool    *pool  // set by find; a wait may replace it by newer configuration
-	target  target // set by find; nil if find ended the pick
+// destination is set by find.
+type destination struct {
+	pool    *pool  // a wait may replace it by newer configuration
+	target  target // nil if find ended the pick
 	span    trace.Span
 	started time.Time // when the measured time starts, after waits
+	use     *use      // nil without own model servers
+}
 
-	use     *use          // set by find; nil without own model servers
-	resumed time.Duration // waited in resume
+// waits are set by resume and hold.
+type waits struct {
+	resumed time.Duration
+	queue   *flow.Queue // may be nil
+	waited  time.Duration
+	entered time.Duration
+	held    flow.Outcome
+}
 
-	keeper  string // set by recall: server or hop with the named response, or ""
-	follows follows
-
-	queue     *flow.Queue // set by hold; may be nil
-	waited    time.Duration
-	processed processed
-
-	spillTo    []string // set by restrict, like the fields down to query
+// choosing is the input of a choice, set by restrict.
+type choosing struct {
+	spillTo    []string
 	restricted bool
 	allowed    func(*endpoint.Endpoint) bool
 	lacking    *models.Lacking // servers that lack the model while others have it; may be nil
@@ -104,8 +128,11 @@ type pick struct {
 	holder     endpoint.Holder
 	query      schedule.Request
 	*working   // memory of restrict and later stages
+}
 
-	ids      []byte // set by prompt: token IDs, as a JSON array
+// ranking is set by prompt, rank and lease.
+type ranking struct {
+	ids      []byte // token IDs, as a JSON array
 	shadow   shadowed
 	byWorker func(*endpoint.Endpoint) bool
 	strategy *schedule.Strategy
@@ -122,17 +149,21 @@ type pick struct {
 	contested int64
 	lease     *endpoint.Lease
 	unread    *endpoint.Unread // nil without a lease or a prompt
+}
 
+// imported is for requests to an import.
+type imported struct {
 	clusters  []ClusterCost
 	stay      uint64 // the request's session at the import
 	charge    *charged
 	remote    extproc.RemoteAnswer
 	names     []string
 	otherwise extproc.Answer // answer if no destination accepts the request
+}
 
+// account has the facts that note records.
+type account struct {
 	result     string
-	held       flow.Outcome
-	entered    time.Duration
 	tokens     int
 	model      string
 	candidates int
@@ -223,7 +254,8 @@ func (k *pick) settle(given bool) {
 	if k.working != nil {
 		workings.Put(k.working)
 	}
-	*k = pick{picker: k.picker, ctx: k.ctx, request: k.request, policy: k.policy, rules: k.rules}
+	*k = pick{picker: k.picker, ctx: k.ctx, request: k.request,
+		bodyRules: bodyRules{policy: k.policy, rules: k.rules}}
 }
 
 func (k *pick) giveBack() {
