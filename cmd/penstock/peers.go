@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/discovery/filesystem"
 	"github.com/penstock-project/penstock/xds/admission/ports"
+	"github.com/penstock-project/penstock/xds/identity"
 )
 
 type peerFlags struct {
@@ -74,13 +75,9 @@ func authenticated(p app.Peers) error {
 }
 
 func (o *peerFlags) mutual(disk *filesystem.Disk) (*app.MutualTLS, error) {
-	raw, err := disk.Read(o.ca)
+	authorities, err := identity.Pool(disk, o.ca)
 	if err != nil {
 		return nil, fmt.Errorf("--peers-ca: %w", err)
-	}
-	authorities := x509.NewCertPool()
-	if !authorities.AppendCertsFromPEM(raw) {
-		return nil, fmt.Errorf("--peers-ca %s: the file has no PEM certificate", o.ca)
 	}
 	pair := func() (*tls.Certificate, error) {
 		c, err := disk.KeyPair(o.cert, o.key)

@@ -72,8 +72,12 @@ func (s *secure) credentials() (*app.Credentials, error) {
 		}
 	}
 	if s.token != "" {
-		if tokens, err := out.Files.Tokens(); err != nil || len(tokens) == 0 {
-			return nil, fmt.Errorf("--xds-token %s: the file has no token: %w", s.token, err)
+		tokens, err := out.Files.Tokens()
+		if err != nil {
+			return nil, fmt.Errorf("--xds-token: %w", err)
+		}
+		if len(tokens) == 0 {
+			return nil, fmt.Errorf("--xds-token %s: the file has no token", s.token)
 		}
 	}
 	return out, s.verify(cert.Certificate, out.Name)

@@ -167,7 +167,10 @@ func TestXDSAddress_OtherThanSocketsRequireCredentials(t *testing.T) {
 	in := func(name string) string { return filepath.Join(dir, name) }
 	files := []string{"--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca",
 		in("ca.crt")}
-	config := t.TempDir()
+	config, empty := t.TempDir(), filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(empty, []byte("\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for name, tc := range map[string]struct {
 		args []string
 		want string
@@ -185,6 +188,10 @@ func TestXDSAddress_OtherThanSocketsRequireCredentials(t *testing.T) {
 		"half of the files":  {[]string{"--xds-cert", in("penstock.crt")}, "require each other"},
 		"no verification":    {files[:4], "--xds-client-ca or --xds-token"},
 		"a token alone":      {append([]string{"--xds-token", in("ca.crt")}, files[:4]...), "requires --xds-ca"},
+		"an empty token file": {append([]string{"--xds-token", empty}, files...),
+			"^--xds-token .*: the file has no token$"},
+		"no token file": {append([]string{"--xds-token", in("none")}, files...),
+			"^--xds-token: .*none: no such file or directory$"},
 		"another CA": {append([]string{"--xds-ca", in("envoy.crt")}, files...),
 			"does not verify --xds-cert"},
 		"both":                     {append([]string{"--insecure-picker"}, files...), "exclude each other"},

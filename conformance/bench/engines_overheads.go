@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -168,11 +169,11 @@ func listenerFrom(conn *net.UnixConn) (net.Listener, error) {
 	}
 	messages, err := syscall.ParseSocketControlMessage(oob[:n])
 	if err != nil || len(messages) != 1 {
-		return nil, fmt.Errorf("%d control messages: %w", len(messages), err)
+		return nil, errors.Join(fmt.Errorf("%d control messages", len(messages)), err)
 	}
 	fds, err := syscall.ParseUnixRights(&messages[0])
 	if err != nil || len(fds) != 1 {
-		return nil, fmt.Errorf("%d listeners: %w", len(fds), err)
+		return nil, errors.Join(fmt.Errorf("%d listeners", len(fds)), err)
 	}
 	file := os.NewFile(uintptr(fds[0]), "listener")
 	defer func() { _ = file.Close() }()

@@ -174,7 +174,7 @@ func (i *importer) identify(ctx context.Context, state string) error {
 		}
 		var list []v1alpha1.ClusterSetMember
 		if err := yaml.Unmarshal(raw, &list); err != nil || len(list) != 1 {
-			return fmt.Errorf("%d members: %w", len(list), err)
+			return errors.Join(fmt.Errorf("%d members", len(list)), err)
 		}
 		i.self = list[0]
 		return nil

@@ -18,7 +18,7 @@ func releaseArchive(dist string) (path, version string, err error) {
 	end := "-" + runtime.GOOS + "-" + runtime.GOARCH + ".tar.gz"
 	found, err := filepath.Glob(filepath.Join(dist, "penstock-*"+end))
 	if err != nil || len(found) != 1 {
-		return "", "", fmt.Errorf("%s has %d archives for this machine: %w", dist, len(found), err)
+		return "", "", errors.Join(fmt.Errorf("%s has %d archives for this machine", dist, len(found)), err)
 	}
 	return found[0], strings.TrimSuffix(strings.TrimPrefix(filepath.Base(found[0]), "penstock-"), end), nil
 }

@@ -2,6 +2,7 @@ package attacks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -36,7 +37,7 @@ func StealKey(ctx context.Context, ads *grpc.ClientConn, gateway string) (string
 	})
 	response, err := s.Recv()
 	if err != nil || len(response.Resources) != 1 {
-		return "", fmt.Errorf("%d secrets, %w", len(response.GetResources()), err)
+		return "", errors.Join(fmt.Errorf("got %d secrets, want one", len(response.GetResources())), err)
 	}
 	var secret tlsv3.Secret
 	if err := response.Resources[0].Resource.UnmarshalTo(&secret); err != nil {

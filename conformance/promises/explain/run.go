@@ -211,7 +211,7 @@ func (r *rig) one(ctx context.Context, conn *connection, s *sent) error {
 	defer func() { _ = resp.Body.Close() }()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("explain: %s: %s: %w", resp.Status, text, err)
+		return errors.Join(fmt.Errorf("explain: %s: %s", resp.Status, text), err)
 	}
 	return json.Unmarshal(text, &s.explained)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -54,8 +55,9 @@ func pickerSeesTheBody(r *run) {
 	body := fmt.Appendf(nil, `{"model": "any", "messages": [{"role": "user", "content": "%s"}]}`,
 		bytes.Repeat([]byte("x"), 200_000))
 	got, err := gw.ask(completions, body)
-	if err != nil || got.status != http.StatusOK {
-		r.fail("a body of %d bytes is answered with %d: %w", len(body), got.status, err)
+	r.must(err)
+	if got.status != http.StatusOK {
+		r.fail("a body of %d bytes is answered with %d", len(body), got.status)
 	}
 	if picked, served := one.picker.call(got.id).body, one.body(got.id); picked != len(body) || served != len(body) {
 		r.fail("of a body of %d bytes the picker received %d, and the model server %d", len(body), picked, served)
@@ -148,15 +150,16 @@ func streamedResponse(r *run) {
 	r.must(err)
 	defer resp.Body.Close()
 	lines := bufio.NewReader(resp.Body)
-	if line, err := lines.ReadString('\n'); err != nil || line != "data: first\n" {
-		r.fail("a streamed response of status %d begins with %q: %w", resp.StatusCode, line, err)
+	line, err := lines.ReadString('\n')
+	if line != "data: first\n" {
+		r.must(errors.Join(fmt.Errorf("a streamed response of status %d begins with %q", resp.StatusCode, line), err))
 	}
 	close(one.release)
 	if _, err := lines.ReadString('\n'); err != nil {
 		r.fail("a streamed response: %w", err)
 	}
-	if line, err := lines.ReadString('\n'); err != nil || line != "data: last\n" {
-		r.fail("a streamed response ends with %q: %w", line, err)
+	if line, err = lines.ReadString('\n'); line != "data: last\n" {
+		r.must(errors.Join(fmt.Errorf("a streamed response ends with %q", line), err))
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -22,7 +23,7 @@ var (
 func (d *dist) chartNames() (map[string]string, error) {
 	found, err := filepath.Glob(filepath.Join(d.source, "manifests/charts/*/Chart.yaml"))
 	if err != nil || len(found) == 0 {
-		return nil, fmt.Errorf("no charts in %s: %w", d.source, err)
+		return nil, errors.Join(fmt.Errorf("no charts in %s", d.source), err)
 	}
 	names := map[string]string{}
 	for _, about := range found {

@@ -107,7 +107,7 @@ func dashed(platform v1.Platform) string { return strings.ReplaceAll(platform.St
 func pushDist(dist string) error {
 	archives, err := filepath.Glob(filepath.Join(dist, "*-image-*.tar"))
 	if err != nil || len(archives) == 0 {
-		return fmt.Errorf("%s has no images: %w", dist, err)
+		return errors.Join(fmt.Errorf("%s has no images", dist), err)
 	}
 	for _, path := range archives {
 		dir, err := os.MkdirTemp("", "penstock-layout-")
