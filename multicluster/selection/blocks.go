@@ -8,8 +8,8 @@ type blocks struct {
 	secret uint64
 	max    int
 	count  int
-	// Node 0 is the list's end, not a block. Its next is the most recently used block, and its prev
-	// is the next block to evict.
+	// Node 0 is the list's end, not a block: its next is the most recently used block, its prev the
+	// least.
 	nodes []node
 	free  uint32 // the first unused node, linked by next; 0: none
 	slots []uint32
@@ -22,8 +22,8 @@ type node struct {
 
 func newBlocks(secret uint64) blocks { return blocks{secret: secret} }
 
-// match returns how many leading blocks of a prompt's chain are in the set. A prompt's first blocks
-// are evicted last (add), so a binary search is enough.
+// match returns how many leading blocks of a chain are in the set. A binary search is enough,
+// because add evicts a prompt's first blocks last.
 func (b *blocks) match(chain []uint64) int {
 	if b.count == 0 || len(chain) == 0 || b.find(chain[0]) == 0 {
 		return 0
@@ -40,11 +40,8 @@ func (b *blocks) match(chain []uint64) int {
 }
 
 func (b *blocks) add(chain []uint64) {
-	if len(chain) > b.max {
-		chain = chain[:b.max]
-	}
 	at := uint32(0)
-	for _, hash := range chain {
+	for _, hash := range chain[:min(len(chain), b.max)] {
 		n := b.find(hash)
 		switch {
 		case n == 0:
@@ -115,8 +112,8 @@ func (b *blocks) find(hash uint64) uint32 {
 	return b.slots[b.place(hash)]
 }
 
-// home returns a block's preferred slot. The slot depends on the secret, so that authors of prompts
-// cannot choose prompts whose blocks fill neighboring slots.
+// home returns a block's preferred slot. It depends on the secret, so that prompts cannot be chosen
+// to fill neighboring slots.
 func (b *blocks) home(hash uint64) int {
 	high, low := bits.Mul64(hash^b.secret, 0x9e3779b97f4a7c15)
 	return int(high^low) & (len(b.slots) - 1)
@@ -130,8 +127,8 @@ func (b *blocks) place(hash uint64) int {
 	return at
 }
 
-// unslot frees a node's slot. It moves later nodes of the same run of used slots, because place
-// stops its search at a free slot.
+// unslot frees a node's slot, and moves later nodes of the run of used slots, because place stops
+// at a free slot.
 func (b *blocks) unslot(n uint32) {
 	mask := len(b.slots) - 1
 	at := b.place(b.nodes[n].hash)

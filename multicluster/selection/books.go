@@ -21,8 +21,8 @@ type books struct {
 	pending int
 	tokens  float64
 	number  uint64
-	// base is the count in the first report. taken counts the requests that left queue since then.
-	// synced is true once base is known.
+	// base is the count in the first report; synced: it is known. taken counts the requests that
+	// left queue since then.
 	taken, base uint64
 	synced      bool
 
@@ -39,13 +39,12 @@ type sent struct {
 	declined bool
 }
 
-// unreported returns how long one server would take for the requests that no report counts yet, in
-// seconds.
+// unreported returns the seconds that one server takes for the requests that no report counts yet.
 func (b *books) unreported(rate float64) float64 {
 	return b.tokens/rate + perRequest*float64(b.pending)
 }
 
-// wait returns, for a member without reports, the expected wait of a new request in seconds.
+// wait returns the expected wait, in seconds, of a new request at a member without reports.
 func (b *books) wait(now time.Time, rate, servers float64) float64 {
 	work := min(max(b.leaked(now, rate*servers), b.unserved/2), b.unserved)
 	return (work/rate + perRequest*float64(b.inFlight)) / servers
@@ -115,10 +114,8 @@ func (b *books) pop() {
 	}
 }
 
-func (b *books) restart() { b.synced = false }
-
-// counted applies a report that the member has received n requests. n should include every request
-// that was sent before the time `before`.
+// counted applies a report of n received requests. n should include every request that was sent
+// before the time `before`.
 func (b *books) counted(before time.Time, n uint64) {
 	if !b.synced || n < b.base {
 		for b.length > 0 && b.queue[b.head].at.Before(before) {

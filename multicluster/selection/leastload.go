@@ -14,13 +14,12 @@ const (
 	// DefaultMargin is a compromise: at 70 % load, 45 % of the requests leave their cluster with
 	// this margin, and 65 % without a margin.
 	DefaultMargin = 100 * time.Millisecond
-	// DefaultBlocks is the default of Config.Blocks. So many blocks take about 8 MiB.
+	// DefaultBlocks is the default of Config.Blocks: about 8 MiB.
 	DefaultBlocks = 1 << 18
 
-	// uncachedWeight multiplies the time to read a prompt's uncached tokens. It is above 1, because
-	// reading them also delays all later requests.
+	// uncachedWeight is above 1, because reading uncached tokens also delays all later requests.
 	uncachedWeight = 3
-	// perRequest is the cost of a request in flight, in seconds.
+	// perRequest is in seconds.
 	perRequest = 0.020
 	// defaultRate, in tokens a second, is assumed until a member reports a rate.
 	defaultRate = 4000
@@ -39,8 +38,6 @@ type Config struct {
 	End func(i int) int
 	// Latency ranks members by response times instead of load (latency.go).
 	Latency bool
-	// Blind makes Rank ignore which blocks are cached: only a prompt's length counts.
-	Blind bool
 	// Blocks limits the blocks of all members together; default DefaultBlocks.
 	Blocks int
 	// Random returns uniform numbers. Required. Calls do not overlap.
@@ -76,8 +73,7 @@ type LeastLoad struct {
 
 	mu      sync.Mutex
 	members []*member
-	// rate and servers are means over the members that report. They are used for members without a
-	// report.
+	// rate and servers are the means of the members that report. They stand for the other members.
 	rate, servers float64
 	picks         uint64
 }
@@ -185,8 +181,8 @@ type Choice struct {
 	Uncached int
 	// Barred states why the member is barred; "": it is not barred.
 	Barred string
-	// Session means that the member has the request's session, so it comes first. If it is barred,
-	// it comes after the members that are not barred.
+	// Session means that the member has the request's session. Among equally barred members, it
+	// comes first.
 	Session bool
 
 	member *member
@@ -200,8 +196,8 @@ const (
 )
 
 // Rank appends a Choice for each member to out: the session's member first, then the others by
-// cost, barred members last. Members of equal cost are in random order. The caller sends the
-// request to one of them, and calls Begin with its Choice.
+// cost, at random if equal, barred members last. The caller sends the request to one of them, and
+// calls Begin with its Choice.
 func (l *LeastLoad) Rank(now time.Time, p Prompt, out []Choice) []Choice {
 	first := len(out)
 	l.mu.Lock()
@@ -221,13 +217,12 @@ func (l *LeastLoad) Rank(now time.Time, p Prompt, out []Choice) []Choice {
 }
 
 func (c *Choice) before(o *Choice) bool {
-	if (c.Barred == "") != (o.Barred == "") {
+	switch {
+	case (c.Barred == "") != (o.Barred == ""):
 		return c.Barred == ""
-	}
-	if c.Session != o.Session {
+	case c.Session != o.Session:
 		return c.Session
-	}
-	if c.Cost != o.Cost {
+	case c.Cost != o.Cost:
 		return c.Cost < o.Cost
 	}
 	return c.lot < o.lot
@@ -241,9 +236,7 @@ func (l *LeastLoad) choice(m *member, now time.Time, p Prompt) Choice {
 	}
 	rate, servers := l.figures(m)
 	c := Choice{Member: m.Name, Barred: m.bar(now), Basis: Own, RoundTrip: m.RoundTrip.Seconds(), member: m}
-	if c.Uncached = max(p.Tokens, 0); !l.cfg.Blind {
-		c.Uncached = max(c.Uncached-m.cached(p.Chain, l.cfg.End), 0)
-	}
+	c.Uncached = max(p.Tokens-m.cached(p.Chain, l.cfg.End), 0)
 	c.Prompt = uncachedWeight * float64(c.Uncached) / rate
 	if m.fresh(now) {
 		c.Basis = Reported

@@ -82,6 +82,8 @@ func TestSelection_CostIsThatOfTheFormula(t *testing.T) {
 	}
 }
 
+func bar(l *LeastLoad, now time.Time, name string) { l.find(name).barred = now.Add(barredFor) }
+
 func TestSelection_SessionStaysWhileItsMemberTakesRequests(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"LeastLoad": nil, "Latency": func(c *Config) { c.Latency = true },
@@ -97,12 +99,12 @@ func TestSelection_SessionStaysWhileItsMemberTakesRequests(t *testing.T) {
 				t.Errorf("%s: of a session at %q: got %+v, want east, by no session", name, stay, got)
 			}
 		}
-		l.Bar(start, "west")
+		bar(l, start, "west")
 		if got := rank("west"); !slices.Equal(names(got), []string{"east", "north", "west"}) {
 			t.Errorf("%s: while west is barred: %v, want %v", name, names(got), []string{"east", "north", "west"})
 		}
-		l.Bar(start, "north")
-		l.Bar(start, "east")
+		bar(l, start, "north")
+		bar(l, start, "east")
 		if got := rank("west"); got[0].Member != "west" {
 			t.Errorf("%s: while all are barred: got %v, want west first", name, names(got))
 		}
@@ -267,23 +269,19 @@ func TestSelection_OwnRequestsCountWithoutReports(t *testing.T) {
 }
 
 func TestSelection_PrefixOfAnotherGatewayAttracts(t *testing.T) {
-	for _, blind := range []bool{false, true} {
-		l := three(t, func(c *Config) { c.Blind = blind })
-		for _, name := range []string{"east", "north", "west"} {
-			r := idle(0)
-			if name == "west" {
-				r.Blocks = chain(7, 10)
-			}
-			l.Report(start, name, r)
+	l := three(t, nil)
+	for _, name := range []string{"east", "north", "west"} {
+		r := idle(0)
+		if name == "west" {
+			r.Blocks = chain(7, 10)
 		}
-		p := Prompt{Tokens: 5320, Chain: chain(7, 10)}
-		c := l.Rank(start, p, nil)[0]
-		if want := map[bool]string{false: "west", true: "east"}[blind]; c.Member != want {
-			t.Errorf("blind %t: %+v, want Member %v", blind, c, want)
-		}
-		if !blind && c.Uncached != 200 {
-			t.Errorf("got %+v, want 200 uncached", c)
-		}
+		l.Report(start, name, r)
+	}
+	if c := l.Rank(start, Prompt{Tokens: 5320, Chain: chain(7, 10)}, nil)[0]; c.Member != "west" || c.Uncached != 200 {
+		t.Errorf("got %+v, want west with 200 uncached", c)
+	}
+	if c := l.Rank(start, Prompt{Tokens: 5320}, nil)[0]; c.Member != "east" {
+		t.Errorf("without a chain: got %+v, want east", c)
 	}
 }
 
@@ -312,7 +310,7 @@ func TestSelection_MemberThatDeclinesIsBarredFor10Seconds(t *testing.T) {
 			t.Errorf("got %+v, want it not barred, and no wait", c)
 		}
 	}
-	l.Bar(after(20), "east")
+	bar(l, after(20), "east")
 	if c := l.Rank(after(20), Prompt{Tokens: 100}, nil)[2]; c.Member != "east" {
 		t.Errorf(`%+v, want Member "east"`, c)
 	}

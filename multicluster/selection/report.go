@@ -49,15 +49,15 @@ func (l *LeastLoad) Report(now time.Time, name string, r Report) {
 		return
 	}
 	f := facts{least: bring(r.Least, 0, maxLeast), servers: min(max(r.Servers, 0), maxServers),
-		blocks:   max(r.Capacity, 0),
-		interval: min(max(r.Interval, minInterval), maxInterval), epoch: r.Epoch, rate: l.rate}
+		blocks: max(r.Capacity, 0), interval: min(max(r.Interval, minInterval), maxInterval), epoch: r.Epoch,
+		rate: l.rate}
 	if r.Rate > 0 {
 		f.rate = bring(r.Rate, minRate, maxRate)
 	} else if m.reported {
 		f.rate = m.report.rate
 	}
 	if !m.reported || m.report.epoch != f.epoch {
-		m.books.restart()
+		m.books.synced = false
 	}
 	m.books.counted(now.Add(-m.RoundTrip), r.Counted)
 	shares := m.report.blocks != f.blocks
@@ -101,8 +101,7 @@ func (l *LeastLoad) Standings(now time.Time) []Standing {
 		}
 		if m.fresh(now) {
 			out[i].Report = &Report{Least: m.report.least, Servers: m.report.servers, Rate: m.report.rate,
-				Epoch:    m.report.epoch,
-				Capacity: m.report.blocks, Interval: m.report.interval}
+				Epoch: m.report.epoch, Capacity: m.report.blocks, Interval: m.report.interval}
 		}
 	}
 	return out

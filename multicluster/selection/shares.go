@@ -6,9 +6,8 @@ import (
 	"slices"
 )
 
-// MaxRatio bounds the ratio of two members' weights. For a retry, Envoy draws members by weight
-// until it draws one that the request has not tried. Envoy limits the draws, so with a higher ratio
-// a declined request may not reach all members.
+// MaxRatio bounds the ratio of two members' weights. Envoy limits how often a retry draws a member
+// by weight. With a higher ratio, a declined request may not reach all members.
 const MaxRatio = 100
 
 // Candidate is a member among which a policy divides the requests.

@@ -45,8 +45,7 @@ func New(s Store, log *slog.Logger) *Keeper {
 	return &Keeper{store: s, log: log, wake: make(chan struct{}, 1), imports: map[objectid.Pool]*ordered{}}
 }
 
-// Follow records which clusters of the changed imports are ready, and updates the imports'
-// Failbacks.
+// Follow records which clusters of the changed imports are ready, and updates their Failbacks.
 func (k *Keeper) Follow(changed []translator.OrderedImport) {
 	if len(changed) == 0 {
 		return

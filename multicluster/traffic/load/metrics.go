@@ -1,8 +1,6 @@
 package load
 
-import (
-	"github.com/prometheus/client_golang/prometheus"
-)
+import "github.com/prometheus/client_golang/prometheus"
 
 var (
 	requestsDesc = prometheus.NewDesc("penstock_selection_requests",
@@ -21,14 +19,13 @@ var (
 		[]string{"import", "cluster"}, nil)
 	serversDesc = prometheus.NewDesc("penstock_selection_servers",
 		"Servers of the cluster that take requests: by its last report, by its picker's metrics page, or as "+
-			"its exporter "+
-			"declares them. A cluster with an unknown number has no series.", []string{"import", "cluster"}, nil)
+			"its exporter declares them. A cluster with an unknown number has no series.",
+		[]string{"import", "cluster"}, nil)
 	barredDesc = prometheus.NewDesc("penstock_selection_barred",
 		"1 if the cluster comes last: it declined a request less than 10 s ago, is silent, or has no server.",
 		[]string{"import", "cluster"}, nil)
 	blocksDesc = prometheus.NewDesc("penstock_selection_prompt_blocks",
-		"Prompt blocks that any gateway is known to have sent to the cluster.",
-		[]string{"import", "cluster"}, nil)
+		"Prompt blocks that any gateway is known to have sent to the cluster.", []string{"import", "cluster"}, nil)
 	arrivedDesc = prometheus.NewDesc("penstock_selection_arrived_requests_total",
 		"Requests to the exported pool for which LeastLoad in another cluster chose this one, by members that request "+
 			"the pool's load.", []string{"pool", "member"}, nil)

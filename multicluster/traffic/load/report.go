@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"maps"
 	mathrand "math/rand/v2"
 	"slices"
 	"strings"
@@ -71,7 +72,7 @@ func (l *Loads) Sent(s picker.Sent) {
 	if c == nil || s.Pool.Imported() {
 		return
 	}
-	if len(s.Chain) > 0 && c.news != nil {
+	if c.news != nil {
 		c.news.Add(s.Chain)
 	}
 	if s.Sender == "" {
@@ -234,8 +235,8 @@ func (l *Loads) keep(asked map[objectid.Pool][]string) {
 	l.pools.asked.Store(len(l.pools.byPool) > 0)
 }
 
-// load returns the report on a pool for members, with the counts of all senders. due is false if no
-// report is needed: the load is unchanged, and the last report is younger than resting.
+// load returns the report on a pool, with the counts of all senders. due is false if the load is
+// unchanged, and the last report is younger than resting.
 func (l *Loads) load(now time.Time, pool objectid.Pool, members []string) (load federation.Load, due bool) {
 	w, capacity, ok := l.cfg.Waiting(pool)
 	if !ok { // an external picker picks, so importers estimate the load
@@ -260,12 +261,12 @@ func (l *Loads) load(now time.Time, pool objectid.Pool, members []string) (load 
 		c.news = selection.NewNews(mathrand.Uint64(), capacity)
 	}
 	copy(c.recent[1:], c.recent[:])
-	c.recent[0], _ = c.news.Take(nil)
+	c.recent[0] = c.news.Take()
 	load.Blocks = slices.Concat(c.recent[:]...)
 	slices.Sort(members)
 	same := len(load.Blocks) == 0 && slices.Equal(members, c.to) && load.Least == c.last.Least &&
 		load.Servers == c.last.Servers && load.Rate == c.last.Rate && load.Capacity == c.last.Capacity &&
-		sameCounts(load.Counted, c.last.Counted)
+		maps.Equal(load.Counted, c.last.Counted)
 	switch {
 	case !same:
 		c.next = now
@@ -278,18 +279,6 @@ func (l *Loads) load(now time.Time, pool objectid.Pool, members []string) (load 
 	return load, true
 }
 
-func sameCounts(a, b map[string]uint64) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for name, n := range a {
-		if b[name] != n {
-			return false
-		}
-	}
-	return true
-}
-
 func (l *Loads) countedFor(pool objectid.Pool, member string) map[string]uint64 {
 	l.pools.mu.Lock()
 	defer l.pools.mu.Unlock()
@@ -299,7 +288,7 @@ func (l *Loads) countedFor(pool objectid.Pool, member string) map[string]uint64 
 	return nil
 }
 
-// sentBy returns the requests of a member's senders, whose names begin with the member's name.
+// sentBy returns the requests of the senders whose names begin with the member's name.
 func (c *counted) sentBy(member string) map[string]uint64 {
 	out := map[string]uint64{}
 	for name, s := range c.senders {
