@@ -59,8 +59,8 @@ const (
 	maxServices  = 16
 )
 
-// maxPickers bounds the picker addresses in one cluster's entry of an import, because an import is
-// one object with an entry for each cluster.
+// maxPickers bounds the picker addresses in a cluster's entry, because an import has one entry for
+// each cluster.
 const maxPickers = 256
 
 type missing struct{ reason, message string }
@@ -104,9 +104,8 @@ func entry(
 	return e, cut, nil
 }
 
-// ownPicker returns the part of an entry with the addresses of this cluster's Penstock picker. cut
-// is the number of addresses for which the entry has no room. no is the reason why there is no
-// picker.
+// ownPicker returns the addresses of this cluster's Penstock picker. cut counts the addresses
+// without room.
 func ownPicker(
 	c Config, pool *inferencev1.InferencePool,
 ) (out *inferenceapi.EndpointPickerImport, cut int, no *missing) {
@@ -122,8 +121,7 @@ func ownPicker(
 	if c.Cleartext {
 		protocol = string(inferencev1.AppProtocolH2C)
 	}
-	alone := c.Offers[objectid.PoolOf(pool)]
-	pickers := distinctPickers(c.Pickers, uint16(alone))
+	pickers := distinctPickers(c.Pickers, uint16(c.Offers[objectid.PoolOf(pool)]))
 	total, listed := len(pickers), 0
 	for _, at := range pickers[:min(total, maxPickers)] {
 		last := len(out.Service) - 1
@@ -156,9 +154,9 @@ func noAddress(format string, args ...any) *missing {
 	return &missing{NoAddressReason, fmt.Sprintf(format, args...)}
 }
 
-// ofPenstock completes an entry that a hub builds. It copies the picker's addresses from own, the
-// entry that the exporting cluster's Penstock published in a PoolExport.
-func ofPenstock(e *inferenceapi.ImportedCluster, own *inferenceapi.ImportedCluster) *missing {
+// ofPenstock copies the picker of an entry that a hub builds from own, a PoolExport of the
+// exporting Penstock.
+func ofPenstock(e, own *inferenceapi.ImportedCluster) *missing {
 	if own == nil || own.EndpointPicker == nil || own.EndpointPicker.Peer {
 		return &missing{NotSupportedReason,
 			"it has no endpointPickerRef, and no PoolExport of its cluster's own Penstock that has the address of " +
@@ -214,10 +212,8 @@ func addresses(svc *corev1.Service) (out []string) {
 		return []string{svc.Spec.ExternalName}
 	case corev1.ServiceTypeLoadBalancer:
 		for _, in := range svc.Status.LoadBalancer.Ingress {
-			if in.IP != "" {
-				out = append(out, in.IP)
-			} else if in.Hostname != "" {
-				out = append(out, in.Hostname)
+			if at := cmp.Or(in.IP, in.Hostname); at != "" {
+				out = append(out, at)
 			}
 		}
 	default:

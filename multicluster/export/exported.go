@@ -22,6 +22,9 @@ const MemberUnreachableReason = "MemberUnreachable"
 
 const named = 8
 
+// IsFor reports whether a member may import the pool.
+func (e *Export) IsFor(member string) bool { return e.To == nil || slices.Contains(e.To, member) }
+
 // Has reports whether a placement is about this export, not about an earlier export of the pool.
 func (e *Export) Has(p registry.Placement) bool { return p.Any || p.Incarnation == e.Incarnation }
 
@@ -29,8 +32,7 @@ func (e *Export) Has(p registry.Placement) bool { return p.Any || p.Incarnation 
 // newly import the pool. before may be nil.
 func (e *Export) Continues(before *Export) bool {
 	return before != nil &&
-		(before.To == nil || e.To != nil && !slices.ContainsFunc(e.To,
-			func(m string) bool { return !slices.Contains(before.To, m) }))
+		(before.To == nil || e.To != nil && !slices.ContainsFunc(e.To, func(m string) bool { return !before.IsFor(m) }))
 }
 
 // Exported returns a pool's condition Exported. The condition is True once every member that may
@@ -45,7 +47,7 @@ func Exported(d Decision, members []string, placements []registry.Placement) rep
 	var reasons []string
 	imported := 0
 	for _, m := range members {
-		if d.Export.To != nil && !slices.Contains(d.Export.To, m) {
+		if !d.Export.IsFor(m) {
 			continue
 		}
 		reason := MemberUnreachableReason

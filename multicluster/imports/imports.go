@@ -96,7 +96,7 @@ func (i *Importer) SetLocal(cluster string, pools map[objectid.Pool]*int32) (cha
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for p, w := range pools {
-		if old, ok := i.local[p]; !ok || i.own != cluster || weight(old) != weight(w) {
+		if old, ok := i.local[p]; !ok || i.own != cluster || count(old, 1) != count(w, 1) {
 			changed = append(changed, p)
 		}
 	}
@@ -126,7 +126,14 @@ func (i *Importer) SetPickerDown(p objectid.Pool, cluster, source, why string) [
 	default:
 		reasons[source] = why
 	}
-	if i.pickerDown(at) == before || !i.cfg.Registry.Exported(p) {
+	if i.pickerDown(at) == before {
+		return nil
+	}
+	return i.exported(p)
+}
+
+func (i *Importer) exported(p objectid.Pool) []objectid.Pool {
+	if !i.cfg.Registry.Exported(p) {
 		return nil
 	}
 	return []objectid.Pool{p}
@@ -140,10 +147,7 @@ func (i *Importer) SetUnusable(p objectid.Pool, clusters map[string]Unusable) []
 	if i.unusable[p] = clusters; len(clusters) == 0 {
 		delete(i.unusable, p)
 	}
-	if !i.cfg.Registry.Exported(p) {
-		return nil
-	}
-	return []objectid.Pool{p}
+	return i.exported(p)
 }
 
 // The caller holds mu.
@@ -155,29 +159,13 @@ func (i *Importer) pickerDown(at picker) string {
 	return "its picker fails: " + reasons[slices.Min(slices.Collect(maps.Keys(reasons)))]
 }
 
-func weight(w *int32) int32 {
-	if w == nil {
-		return 1
-	}
-	return *w
-}
-
 // The caller holds mu.
 func (i *Importer) all() (pools []objectid.Pool) {
-	for _, m := range i.cfg.Registry.Members(nil) {
-		pools = append(pools, i.poolsOf(m.Name)...)
-	}
+	pools = i.cfg.Registry.Pools()
 	for _, o := range store.Offers.All(i.cfg.Store.View()) {
 		pools = append(pools, objectid.Pool{Namespace: o.Namespace, Name: o.Import})
 	}
 	return sorted(pools)
-}
-
-func (i *Importer) poolsOf(member string) (pools []objectid.Pool) {
-	for _, e := range i.cfg.Registry.ExportsOf(member) {
-		pools = append(pools, e.Pool)
-	}
-	return pools
 }
 
 func sorted(pools []objectid.Pool) []objectid.Pool {
@@ -261,8 +249,8 @@ func (i *Importer) Assemble(pools []objectid.Pool) (out Assembled, err error) {
 	return out, nil
 }
 
-// dated returns the exporting clusters of each pool. It records in the registry which exports this
-// cluster begins or ceases to import. The caller holds mu.
+// dated returns the exporting clusters of each pool, and records which exports begin or cease to be
+// imported. The caller holds mu.
 func (i *Importer) dated(r store.Reader, pools []objectid.Pool) [][]Source {
 	out := make([][]Source, len(pools))
 	var begun, ceased []registry.RecordID
@@ -299,9 +287,8 @@ func (i *Importer) Status(p objectid.Pool, generation int64) (s inferenceapi.Inf
 	return StatusOf(sources, generation), slices.ContainsFunc(sources, func(s Source) bool { return s.imported() })
 }
 
-// limit applies the ClusterSet's limits on the number of a member's exports and endpoints. It
-// returns pools, and in addition all pools for which these limits newly allow more or fewer
-// endpoints. The caller holds mu.
+// limit applies the ClusterSet's limits on a member's exports and endpoints. It adds the pools for
+// which they newly allow more or fewer endpoints. The caller holds mu.
 func (i *Importer) limit(pools []objectid.Pool) []objectid.Pool {
 	before := i.over
 	i.over = map[string]map[objectid.Pool]share{}
@@ -315,11 +302,11 @@ func (i *Importer) limit(pools []objectid.Pool) []objectid.Pool {
 	names := maps.Clone(before)
 	maps.Copy(names, i.over)
 	for name := range names {
-		for _, p := range i.poolsOf(name) {
-			old, limitedThen := before[name][p]
-			next, limited := i.over[name][p]
+		for _, e := range i.cfg.Registry.ExportsOf(name) {
+			old, limitedThen := before[name][e.Pool]
+			next, limited := i.over[name][e.Pool]
 			if old != next || limitedThen != limited {
-				pools = append(pools, p)
+				pools = append(pools, e.Pool)
 			}
 		}
 	}
@@ -435,7 +422,7 @@ func (i *Importer) problem(r store.Reader, e *registry.Export) (reason, message 
 	allow, ok := i.allow[e.Cluster]
 	switch {
 	case !ok:
-		if _, imported := store.Offers.Get(r, offerID(e.Pool, e.Cluster)); imported && e.Draining {
+		if e.Draining && offered(r, e.Pool, e.Cluster) {
 			return "", ""
 		}
 		return NotAllowedReason, fmt.Sprintf("%s is no member here", e.Cluster)
@@ -502,8 +489,7 @@ func count(n *int32, otherwise int) int {
 	return int(*n)
 }
 
-// offer builds an Offer that shares the entry's lists with the registry. before is the current
-// Offer or nil.
+// offer builds an Offer that shares the entry's lists with the registry. before may be nil.
 func (i *Importer) offer(p objectid.Pool, s *Source, before *store.Offer) *store.Offer {
 	allow, member := i.allow[s.Entry.Name]
 	o := &store.Offer{Import: p.Name, Cluster: s.Entry, Allowed: allow.Addresses, Pods: allow.PodCIDRs,

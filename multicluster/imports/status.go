@@ -52,14 +52,13 @@ type Source struct {
 	local           bool
 }
 
-// imported reports whether routes may use the cluster: a version of its export is known and
-// allowed.
+// imported reports whether routes may use the cluster.
 func (s *Source) imported() bool {
 	return s.Entry.RoutingMode != "" && s.routed()
 }
 
-// routed reports whether the known version of the export stays in use. NotSupported concerns only a
-// newer version, and Conflict only the import's status.
+// NotSupported concerns only a newer version of the export, and Conflict only the status of the
+// import.
 func (s *Source) routed() bool {
 	return s.reason == "" || s.reason == NotSupportedReason || s.reason == ConflictReason
 }
@@ -102,9 +101,9 @@ func (s *Source) conditions(generation int64) []metav1.Condition {
 	return []metav1.Condition{servers, ready}
 }
 
-// StatusOf returns an import's status with the sources as its clusters, without transition times.
-// The result shares lists with the sources. If a cluster is not allowed, its entry has only its
-// name, mode, target ports, weight 0 and the reason.
+// StatusOf returns an import's status, without transition times. The result shares lists with the
+// sources. The entry of a cluster that is not allowed has only its name, mode, target ports, weight
+// 0 and the reason.
 func StatusOf(sources []Source, generation int64) (out inferenceapi.InferencePoolImportStatus) {
 	out.ObservedGeneration = generation
 	var ready, unknown int
@@ -124,14 +123,14 @@ func StatusOf(sources []Source, generation int64) (out inferenceapi.InferencePoo
 				TargetPortNumber: c.TargetPortNumber, TargetPorts: c.TargetPorts, Weight: &none}
 		}
 		c.Conditions = s.conditions(generation)
-		switch r := c.Conditions[1]; r.Status {
-		case metav1.ConditionTrue:
+		r := c.Conditions[1]
+		if r.Status == metav1.ConditionTrue {
 			ready++
-		case metav1.ConditionUnknown:
+		} else {
+			not = append(not, c.Name+" is "+r.Reason)
+		}
+		if r.Status == metav1.ConditionUnknown {
 			unknown++
-			not = append(not, c.Name+" is "+r.Reason)
-		default:
-			not = append(not, c.Name+" is "+r.Reason)
 		}
 		out.Clusters = append(out.Clusters, c)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// All members share allExports and allBytes equally. least* and max* bound the share of a member.
-// If a member's share shrinks, the member keeps its exports, but may not add to them.
+// All members share allExports and allBytes equally; least* and max* bound a member's share. If the
+// share shrinks, a member keeps its exports, but may not add to them.
 const (
 	allExports, leastExports, maxExports = 40_000, 400, 10_000
 	allBytes, leastBytes                 = 64 << 20, 1 << 20
@@ -30,7 +30,7 @@ func (t txn) share() (exports, bytes int) {
 		return Share(t.exports, *t.members)
 	}
 	n := 0
-	for range rows.Walk[Member](t, nil, memberTable, rows.ByID, nil) {
+	for range t.allMembers(nil) {
 		n++
 	}
 	if t.members != nil {
@@ -60,9 +60,8 @@ func (c *Count) add(e *Export, n int) {
 	}
 }
 
-// put stores an export in place of old, which may be nil, and counts it. It removes the names of
-// Secrets from the export, because a member must not choose which Secrets of this cluster are sent
-// to it.
+// put stores an export in place of old, which may be nil. It removes the names of Secrets, because
+// a member must not choose which Secrets of this cluster are sent to it.
 func (t txn) put(e, old *Export) {
 	e.Entry.EndpointPicker = withoutSecrets(e.Entry.EndpointPicker)
 	c := t.count(e.Cluster)
@@ -131,7 +130,7 @@ func (t txn) fits(cluster string, size int) bool {
 
 func (r *Registry) unread(t txn, cluster string, p objectid.Pool, why string) {
 	next := Export{Cluster: cluster, Pool: p, Entry: inferenceapi.ImportedCluster{Name: cluster}}
-	old := rows.First[Export](t, exportTable, exportKey(cluster, p))
+	old := t.export(cluster, p)
 	if old != nil {
 		next = *old
 	} else if t.room(&next, nil) != "" {

@@ -66,26 +66,28 @@ func (m Member) Connected() bool { return m.connected }
 
 func (m *Member) equal(o *Member) bool {
 	return m.Name == o.Name && m.State == o.State && m.UID == o.UID && m.Known == o.Known &&
-		m.Started.Equal(o.Started) &&
-		m.connected == o.connected && m.drained == o.drained && bytes.Equal(m.Bundle, o.Bundle) && m.denied == o.denied
+		m.Started.Equal(o.Started) && m.connected == o.connected && m.drained == o.drained &&
+		bytes.Equal(m.Bundle, o.Bundle) && m.denied == o.denied
 }
 
 type lease struct {
 	cluster  string
-	deadline time.Duration // when the lease ends, as a time since New
+	deadline time.Duration // as a time since New
 }
+
+func (l *lease) end() time.Duration { return l.deadline }
 
 // SetMembers replaces the members, and returns the pools that multicluster/imports must assemble
 // again. Exports of removed members drain.
 func (r *Registry) SetMembers(names []string) []objectid.Pool {
 	return r.write(func(t txn) {
-		for _, m := range slices.Collect(rows.Walk[Member](t, nil, memberTable, rows.ByID, nil)) {
+		for _, m := range slices.Collect(t.allMembers(nil)) {
 			if !slices.Contains(names, m.Name) {
 				r.remove(t, m)
 			}
 		}
 		for _, name := range names {
-			if rows.First[Member](t, memberTable, rows.Key(name)) == nil {
+			if t.member(name) == nil {
 				rows.Must(t.Insert(memberTable, &Member{Name: name, State: Unreachable}))
 			}
 		}
@@ -102,7 +104,7 @@ func (r *Registry) remove(t txn, m *Member) {
 }
 
 func (r *Registry) withdrawAll(t txn, m *Member) {
-	for _, e := range slices.Collect(rows.Walk[Export](t, nil, exportTable, rows.ByID, rows.Key(m.Name))) {
+	for _, e := range slices.Collect(t.exportsOf(m.Name)) {
 		r.withdraw(t, e, e.Stamp)
 	}
 }
@@ -111,7 +113,7 @@ func (r *Registry) withdrawAll(t txn, m *Member) {
 // Ready only after its next update.
 func (r *Registry) Connected(name string, connected bool) []objectid.Pool {
 	return r.write(func(t txn) {
-		m := rows.First[Member](t, memberTable, rows.Key(name))
+		m := t.member(name)
 		if m == nil || m.connected == connected {
 			return
 		}
@@ -146,10 +148,9 @@ func (r *Registry) running(t txn, m *Member) bool {
 
 func (r *Registry) expireLeases(t txn) {
 	now := r.now()
-	for _, l := range slices.Collect(until(t, leaseTable, byDeadline,
-		func(l *lease) time.Duration { return l.deadline }, now)) {
+	for _, l := range slices.Collect(until[*lease](t, leaseTable, byDeadline, now)) {
 		rows.Must(t.Delete(leaseTable, l))
-		m := rows.First[Member](t, memberTable, rows.Key(l.cluster))
+		m := t.member(l.cluster)
 		if m == nil {
 			continue
 		}
@@ -164,10 +165,9 @@ func (r *Registry) expireLeases(t txn) {
 	}
 }
 
-// Members returns all members, sorted by name. ws, which may be nil, fires when the result may have
-// changed.
+// Members returns all members, sorted by name. ws may be nil.
 func (r *Registry) Members(ws WatchSet) (out []Member) {
-	for m := range rows.Walk[Member](r.read(), ws, memberTable, rows.ByID, nil) {
+	for m := range r.read().allMembers(ws) {
 		out = append(out, *m)
 	}
 	return out
@@ -175,7 +175,7 @@ func (r *Registry) Members(ws WatchSet) (out []Member) {
 
 // Member returns a member; false if it does not exist.
 func (r *Registry) Member(name string) (Member, bool) {
-	if m := rows.First[Member](r.read(), memberTable, rows.Key(name)); m != nil {
+	if m := r.read().member(name); m != nil {
 		return *m, true
 	}
 	return Member{}, false

@@ -45,16 +45,18 @@ type Record struct {
 	Started time.Time
 }
 
+func byID(a, b Record) int { return a.Compare(b.RecordID) }
+
 // Restore applies the records of members that have not sent an update, and returns the pools that
 // multicluster/imports must assemble. The members are Unreachable until their first update. Restore
 // skips records with another UID than the member's.
 func (r *Registry) Restore(records []Record) []objectid.Pool {
-	records = slices.SortedFunc(slices.Values(records), func(a, b Record) int { return a.Compare(b.RecordID) })
+	records = slices.SortedFunc(slices.Values(records), byID)
 	return r.write(func(t txn) {
 		known := map[string]bool{}
 		for i := range records {
 			rec := &records[i]
-			m := rows.First[Member](t, memberTable, rows.Key(rec.Cluster))
+			m := t.member(rec.Cluster)
 			if m == nil {
 				continue
 			}
@@ -86,7 +88,7 @@ func (r *Registry) Restore(records []Record) []objectid.Pool {
 				if e.withdrawn {
 					e.collect = r.now() + r.cfg.Drain
 				}
-				t.put(e, rows.First[Export](t, exportTable, exportKey(e.Cluster, e.Pool)))
+				t.put(e, t.export(e.Cluster, e.Pool))
 			}
 			r.latest.Store(max(r.latest.Load(), rec.Since))
 			rows.Must(t.Insert(memberTable, &next))
@@ -108,7 +110,7 @@ func (r *Registry) Records() (out []Record) {
 			out = append(out, rec)
 		}
 	}
-	slices.SortFunc(out, func(a, b Record) int { return a.Compare(b.RecordID) })
+	slices.SortFunc(out, byID)
 	return out
 }
 
@@ -121,14 +123,14 @@ func (m *Member) record() Record {
 
 func (t txn) membersByName() map[string]*Member {
 	out := map[string]*Member{}
-	for m := range rows.Walk[Member](t, nil, memberTable, rows.ByID, nil) {
+	for m := range t.allMembers(nil) {
 		out[m.Name] = m
 	}
 	return out
 }
 
-// record returns the Record of an export of member m. It returns false for an export of a former
-// member (m is nil), and for an export that never had a valid version.
+// record returns false for an export of a former member (m is nil), and for an export that never
+// had a valid version.
 func (e *Export) record(m *Member) (Record, bool) {
 	if m == nil || e.Entry.RoutingMode == "" {
 		return Record{}, false
@@ -157,7 +159,7 @@ func (r *Registry) TakeUnsaved() (changed []Record, gone []RecordID) {
 			if m := members[id.Cluster]; m != nil && m.UID != "" {
 				rec, ok = m.record(), true
 			}
-		} else if e := rows.First[Export](t, exportTable, exportKey(id.Cluster, id.Pool)); e != nil {
+		} else if e := t.export(id.Cluster, id.Pool); e != nil {
 			rec, ok = e.record(members[id.Cluster])
 		}
 		if ok {
@@ -166,7 +168,7 @@ func (r *Registry) TakeUnsaved() (changed []Record, gone []RecordID) {
 			gone = append(gone, id)
 		}
 	}
-	slices.SortFunc(changed, func(a, b Record) int { return a.Compare(b.RecordID) })
+	slices.SortFunc(changed, byID)
 	slices.SortFunc(gone, RecordID.Compare)
 	return changed, gone
 }
