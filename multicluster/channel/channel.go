@@ -35,8 +35,8 @@ type Config struct {
 	// Identify returns the name of a subscriber, for Topic.Visible. An error ends the call. nil:
 	// subscribers have no names.
 	Identify func(ctx context.Context) (string, error)
-	// AckTimeout is how long Topic.Acknowledged waits for a peer. Default: 750 ms, which leaves
-	// time for the pick that waits: its deadline is 2 s.
+	// AckTimeout is how long Topic.Acknowledged waits for a peer. Default: 750 ms, because the pick
+	// that waits has 2 s.
 	AckTimeout time.Duration
 	// Debounce is how long a response waits for further publications. 0: it is sent at once.
 	Debounce time.Duration
@@ -46,8 +46,8 @@ type Config struct {
 	// calls Exceeded, if that is set.
 	Limits   Limits
 	Exceeded func(peer, problem string)
-	// A large response arrives in parts, one message each. Received, if set, returns how long to
-	// delay the acknowledgement of a part, except the last part.
+	// Received, if set, returns how long to delay the acknowledgement of a message. It has no
+	// effect for the last message of a response.
 	Received func(peer string, in Received) time.Duration
 	// Now is the clock for certificates; nil: time.Now.
 	Now func() time.Time
@@ -59,8 +59,7 @@ type Config struct {
 // Received describes one message from a peer.
 type Received struct {
 	Items, Bytes int
-	// Dropped is nil if this message has no invalid key. Otherwise it describes the invalid keys of
-	// the response up to and including this message.
+	// Dropped describes the invalid keys of the response so far; nil if this message has none.
 	Dropped error
 }
 
@@ -106,6 +105,9 @@ func New(c Config) *Channel {
 		cfg: c, id: rand.Text(), expiryCheck: expiryCheck, topics: map[string]*Topic{},
 		subscribers: map[*subscriber]struct{}{}, peers: map[string]*peer{}, changed: make(chan struct{}),
 	}
+	if c.Connect == nil {
+		out.cfg.Connect = out.connect
+	}
 	out.SetPeers(c.Peers...)
 	return out
 }
@@ -136,8 +138,7 @@ func (c *Channel) notify() {
 	c.changed = make(chan struct{})
 }
 
-// until waits until holds() is true or ctx ends. It calls holds with mu held, at first and after
-// each notify.
+// until waits until holds, which it calls with mu held, is true, or ctx ends.
 func (c *Channel) until(ctx context.Context, holds func() bool) error {
 	for {
 		c.mu.Lock()

@@ -33,9 +33,9 @@ type part struct {
 
 func partKey(key string, n int) string { return key + "#" + strconv.Itoa(n) }
 
-// partsFor returns the number of parts, a power of two; 0: the record itself has the endpoints. It
-// keeps the previous number (before) unless parts become almost empty or too large, because a new
-// number sends all endpoints again.
+// partsFor returns the number of parts, a power of two; 0: the record itself has the endpoints. A
+// new number sends all endpoints again, so the number before stays unless parts become almost empty
+// or too large.
 func partsFor(n, before int) int {
 	if before > 0 && n > maxInline/2 && n > before*perPart/4 && n <= before*perPart*2 || before == 0 && n <= maxInline {
 		return before
@@ -76,9 +76,9 @@ type assemblies struct {
 	lack  shortage
 }
 
-// receive stores a record or a part of a pool's endpoints. If whole is true, e is the complete
-// export. Otherwise the caller calls assemblies.export after all items of the update. For an
-// invalid key, e.Pool is empty.
+// receive stores a record or a part of endpoints. If whole is true, e is the complete export.
+// Otherwise the caller calls export after all items of the update. e.Pool is empty for an invalid
+// key.
 func (a *assemblies) receive(key string, value []byte) (e registry.Export, whole bool, err error) {
 	at, err := receivedKey(key)
 	if err != nil {
@@ -103,13 +103,12 @@ func (a *assemblies) receive(key string, value []byte) (e registry.Export, whole
 	return e, false, nil
 }
 
-// room reserves size bytes of a pool for part n; n is -1 for the record. It returns an error if the
-// member's exports exceed their limit.
+// room reserves size bytes of a pool for part n; n is -1 for the record.
 func (a *assemblies) room(p objectid.Pool, n, size int) (*assembly, error) {
 	pool := a.pools[p]
 	if pool == nil {
 		if len(a.pools) >= maxAssemblies {
-			a.lack.crowded(maxAssemblies)
+			a.lack.most = maxAssemblies
 			return nil, fmt.Errorf("its cluster exports more than %d pools of many endpoints", maxAssemblies)
 		}
 		pool = &assembly{parts: map[int]part{}, sizes: map[int]int{}}
@@ -142,20 +141,20 @@ func (a *assemblies) put(p objectid.Pool, n int, value []byte) error {
 	return err
 }
 
+// drop drops part n of a pool, or the whole pool if n is -1.
 func (a *assemblies) drop(p objectid.Pool, n int) {
 	pool := a.pools[p]
-	if pool == nil {
-		return
-	}
-	for i, size := range pool.sizes {
-		if n < 0 || i == n {
+	switch {
+	case pool == nil:
+	case n < 0:
+		for _, size := range pool.sizes {
 			a.bytes -= size
-			delete(pool.parts, i)
-			delete(pool.sizes, i)
 		}
-	}
-	if n < 0 {
 		delete(a.pools, p)
+	default:
+		a.bytes -= pool.sizes[n]
+		delete(pool.parts, n)
+		delete(pool.sizes, n)
 	}
 }
 

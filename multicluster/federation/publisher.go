@@ -43,8 +43,7 @@ func (p *publisher) begin(uid string, epoch uint64) (items []channel.Item) {
 	return items
 }
 
-// set replaces the exports, and returns the items to publish and to retract. An export that cannot
-// be encoded keeps its previous version.
+// set replaces the exports. An export that cannot be encoded keeps its previous version.
 func (p *publisher) set(list []export.Export, draining bool) (c publication, err error) {
 	p.sequence++
 	var problems []error
@@ -99,8 +98,8 @@ func (p *publisher) state(bundle []byte) channel.Item {
 	return channel.Item{Key: stateKey, Value: value}
 }
 
-// items returns the items to publish: the record and its parts, without items that are equal in
-// old. Equal items keep the stamps of old.
+// items returns the record and its parts to publish, without items that are equal in old, which
+// keep their stamps.
 func (r *record) items(key string, old record) (out []channel.Item, err error) {
 	add := func(key string, value any) {
 		raw, bad := encoding.Marshal(value)
