@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -18,6 +19,10 @@ type mistake struct {
 }
 
 func (m *mistake) Error() string { return m.Field + ": " + m.Problem }
+
+func (c *cluster) mistake(problem, fix string) *mistake {
+	return &mistake{"spec.members[" + c.name + "]", problem, fix}
+}
 
 type reach struct {
 	rest *rest.Config
@@ -43,7 +48,7 @@ func field(m *v1alpha1.ClusterSetMember, name string) string {
 	return text
 }
 
-// byKubeconfig reads a mounted kubeconfig. Paths in the file are relative to the file's folder.
+// byKubeconfig reads a mounted kubeconfig, whose paths are relative to its folder.
 func (h *Hub) byKubeconfig(m *v1alpha1.ClusterSetMember) (reach, error) {
 	bad := func(name, problem, fix string) (reach, error) {
 		return reach{}, &mistake{Field: field(m, "kubeconfig."+name), Problem: problem, Fix: fix}
@@ -61,11 +66,9 @@ func (h *Hub) byKubeconfig(m *v1alpha1.ClusterSetMember) (reach, error) {
 		return bad("file", fmt.Sprintf("it is no kubeconfig: %.300v", err),
 			"write one as `kubectl config view --raw --flatten` prints it")
 	}
-	name := m.Kubeconfig.Context
+	name := cmp.Or(m.Kubeconfig.Context, loaded.CurrentContext)
 	if name == "" {
-		if name = loaded.CurrentContext; name == "" {
-			return bad("context", fmt.Sprintf("%s has no current-context", path), "name one of its contexts")
-		}
+		return bad("context", fmt.Sprintf("%s has no current-context", path), "name one of its contexts")
 	}
 	if loaded.Contexts[name] == nil {
 		return bad("context", fmt.Sprintf("%s has no context %q", path, name), "name one of its contexts")

@@ -29,8 +29,8 @@ type beside struct {
 	informers map[string]cache.SharedIndexInformer // keyed by resource; only readable kinds
 }
 
-// newBeside makes informers for the rights with a kept function. The informers call changed after
-// each change of an object. changed must not block.
+// newBeside makes informers for the rights with a kept function. They call changed, which must not
+// block, after each change.
 func newBeside(client dynamic.Interface, rights []right, share *kube.Share, changed func()) (*beside, error) {
 	b := &beside{informers: map[string]cache.SharedIndexInformer{}}
 	for _, r := range rights {
@@ -88,8 +88,7 @@ func keptNode(u *unstructured.Unstructured) (runtime.Object, error) {
 		Status: corev1.NodeStatus{Addresses: n.Status.Addresses}}, nil
 }
 
-// keptExport drops the status of a PoolExport for another cluster's export. The hub needs only the
-// member's own entries.
+// The hub needs only the entries of the member's own exports.
 func keptExport(u *unstructured.Unstructured) (runtime.Object, error) {
 	var e v1alpha1.PoolExport
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &e); err != nil {

@@ -23,8 +23,8 @@ import (
 
 const exportedWorkers = 2
 
-// exported writes the condition Exported of a member's pools. Other controllers also write
-// status.parents, so each patch carries the resource version that the hub read.
+// exported writes the condition Exported of pools. Each patch carries the read resource version,
+// because other controllers write status.parents, too.
 type exported struct {
 	cluster *cluster
 	source  *kube.Source
@@ -56,7 +56,7 @@ func (e *exported) run(ctx context.Context) error {
 				}
 				err := e.write(ctx, p)
 				switch {
-				case err == nil || apierrors.IsNotFound(err):
+				case err == nil, apierrors.IsNotFound(err):
 					e.queue.Forget(p)
 				case ctx.Err() == nil:
 					if e.queue.NumRequeues(p) == 3 {
@@ -105,11 +105,11 @@ func (e *exported) write(ctx context.Context, p objectid.Pool) error {
 	return e.source.Patch(ctx, store.InferencePools.Ref(pool), live, "status", body)
 }
 
+func byHub(s inferencev1.ParentStatus) bool { return s.ControllerName == set.HubController }
+
 func withExported(old []inferencev1.ParentStatus, p objectid.Pool, state report.Condition, asked bool, generation int64,
 	now metav1.Time) []inferencev1.ParentStatus {
-	i := slices.IndexFunc(old, func(s inferencev1.ParentStatus) bool {
-		return s.ControllerName == set.HubController
-	})
+	i := slices.IndexFunc(old, byHub)
 	if !asked {
 		if i < 0 {
 			return old
@@ -133,10 +133,10 @@ func withExported(old []inferencev1.ParentStatus, p objectid.Pool, state report.
 		},
 		ControllerName: set.HubController, Conditions: []metav1.Condition{condition},
 	}
-	if i < 0 {
-		return append(slices.Clone(old), entry)
-	}
 	out := slices.Clone(old)
+	if i < 0 {
+		return append(out, entry)
+	}
 	out[i] = entry
 	return out
 }

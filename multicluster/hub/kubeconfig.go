@@ -40,12 +40,10 @@ func Kubeconfig(disk *filesystem.Disk, path string) (raw []byte, config *api.Con
 		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(config.Clusters)) {
-		c := config.Clusters[name]
-		if len(c.CertificateAuthorityData) > 0 {
-			continue
-		}
-		if err := check("cluster "+name, "certificate-authority", c.CertificateAuthority); err != nil {
-			return raw, nil, err
+		if c := config.Clusters[name]; len(c.CertificateAuthorityData) == 0 {
+			if err := check("cluster "+name, "certificate-authority", c.CertificateAuthority); err != nil {
+				return raw, nil, err
+			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(config.AuthInfos)) {

@@ -170,13 +170,8 @@ func NewKubernetes(c KubernetesConfig) (*Kubernetes, error) {
 // Identity implements Config.Identity. It returns the UID of namespace kube-system and the number
 // of transitions of the Lease. Only the holder of the Lease may call it.
 func (k *Kubernetes) Identity(ctx context.Context) (uid string, epoch uint64, err error) {
-	list, err := k.client.Resource(namespaceKind).List(ctx,
-		metav1.ListOptions{FieldSelector: "metadata.name=" + metav1.NamespaceSystem})
-	if err != nil {
-		return "", 0, fmt.Errorf("namespace %s: %w", metav1.NamespaceSystem, err)
-	}
-	if len(list.Items) != 1 {
-		return "", 0, fmt.Errorf("there is no namespace %s, whose UID is the cluster's", metav1.NamespaceSystem)
+	if uid, err = ClusterUID(ctx, k.client); err != nil {
+		return "", 0, err
 	}
 	lease, err := k.client.Resource(leaseKind).Namespace(k.cfg.Namespace).Get(ctx, k.cfg.Lease, metav1.GetOptions{})
 	if err != nil {
@@ -186,7 +181,20 @@ func (k *Kubernetes) Identity(ctx context.Context) (uid string, epoch uint64, er
 	if err != nil {
 		return "", 0, fmt.Errorf("lease %s: %w", k.cfg.Lease, err)
 	}
-	return string(list.Items[0].GetUID()), uint64(max(transitions, 0)) + 1, nil
+	return uid, uint64(max(transitions, 0)) + 1, nil
+}
+
+// ClusterUID returns the UID of namespace kube-system, which is the cluster's.
+func ClusterUID(ctx context.Context, client dynamic.Interface) (string, error) {
+	list, err := client.Resource(namespaceKind).List(ctx,
+		metav1.ListOptions{FieldSelector: "metadata.name=" + metav1.NamespaceSystem})
+	if err != nil {
+		return "", fmt.Errorf("namespace %s: %w", metav1.NamespaceSystem, err)
+	}
+	if len(list.Items) != 1 {
+		return "", fmt.Errorf("there is no namespace %s, whose UID is the cluster's", metav1.NamespaceSystem)
+	}
+	return string(list.Items[0].GetUID()), nil
 }
 
 // Load implements Records. Members come from the ClusterSet's status. Exports come from the

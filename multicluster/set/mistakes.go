@@ -34,7 +34,7 @@ func (s *Set) now() time.Time {
 	return time.Now()
 }
 
-// mistaken caches the findings about a ClusterSet, because computing them decodes all members'
+// mistaken caches findings about a ClusterSet, because computing them decodes all members'
 // certificates.
 type mistaken struct {
 	set  *v1alpha1.ClusterSet
@@ -42,8 +42,7 @@ type mistaken struct {
 	list []report.Finding
 }
 
-// mistakesInterval bounds the age of cached findings. Without a change of the ClusterSet, findings
-// change when certificates expire.
+// mistakesInterval bounds the age of cached findings, because certificates expire.
 const mistakesInterval = time.Minute
 
 func (m *mistaken) fresh(set *v1alpha1.ClusterSet, now time.Time) bool {
@@ -129,8 +128,7 @@ func Check(r store.Reader, now time.Time) (all []report.Report) {
 	return all
 }
 
-// annotations reports mistakes in a pool's export annotations, without a running Set. spec may be
-// nil.
+// annotations reports mistakes in a pool's export annotations. spec may be nil.
 func annotations(r store.Reader, key objectid.Pool, spec *v1alpha1.ClusterSet) []report.Report {
 	pool, ok := store.InferencePools.Get(r, key.String())
 	if !ok {
@@ -138,9 +136,7 @@ func annotations(r store.Reader, key objectid.Pool, spec *v1alpha1.ClusterSet) [
 	}
 	var members []string
 	if spec != nil {
-		for i := range spec.Spec.Members {
-			members = append(members, spec.Spec.Members[i].Name)
-		}
+		members = memberNames(spec)
 	}
 	return []report.Report{{Owner: store.InferencePools.Ref(pool), Findings: export.Check(pool, spec != nil, members)}}
 }
@@ -151,9 +147,9 @@ type ranged struct {
 	place          int
 }
 
-// overlaps returns a finding for each pod range that overlaps a pod range of another cluster. Of
-// the two ranges, the finding is at the narrower one or, if both are equal, at the later one. If
-// the ClusterSet has ranges for a member, they replace the ranges that the member published.
+// overlaps returns a finding for each pod range that overlaps a range of another cluster: at the
+// narrower range or, if both are equal, at the later one. The ClusterSet's ranges for a member
+// replace its published ranges.
 func overlaps(set *v1alpha1.ClusterSet, published func(member string) []string) []report.Finding {
 	var all []ranged
 	note := func(cidrs []string, r ranged, numbered bool) {
@@ -181,8 +177,8 @@ func overlaps(set *v1alpha1.ClusterSet, published func(member string) []string) 
 	// Two ranges are nested or disjoint. In this order, a range follows all ranges that contain it.
 	slices.SortStableFunc(all, func(a, b ranged) int { return cmp.Or(a.Addr().Compare(b.Addr()), a.Bits()-b.Bits()) })
 	found := make([]*report.Finding, len(all))
-	// around has at most two ranges: the widest range that contains r, and within this range the
-	// widest range of another cluster.
+	// around has the widest range that contains r and, within it, the widest range of another
+	// cluster.
 	var around []ranged
 	for _, r := range all {
 		for len(around) > 0 && !around[len(around)-1].Overlaps(r.Prefix) {
