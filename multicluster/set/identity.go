@@ -52,12 +52,10 @@ func OwnMember(state string) (string, error) {
 }
 
 const (
-	// overlap is how long the next CA is published before it signs certificates. A member that is
-	// disconnected for longer no longer trusts this cluster. It then needs a new entry for this
-	// cluster in its ClusterSet.
+	// overlap is how long the next CA is published before it signs. A member that is disconnected
+	// for longer needs a new entry for this cluster in its ClusterSet.
 	overlap = 60 * 24 * time.Hour
-	// validity is the lifetime of the certificates that this process presents to members. They are
-	// replaced daily.
+	// validity is the lifetime of the certificates for members, which are replaced daily.
 	validity = 7 * 24 * time.Hour
 )
 
@@ -67,8 +65,8 @@ func newAuthority(name string, secrets authority.Secrets, c authority.Config) *a
 	return authority.New(c)
 }
 
-// Files stores the identity, the CA and the records of a process without Kubernetes, in files below
-// the state folder State.
+// Files stores the identity, the CA and the records of a process without Kubernetes below the state
+// folder State.
 type Files struct {
 	Disk  statefile.Disk
 	State string

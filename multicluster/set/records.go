@@ -31,8 +31,8 @@ const (
 	maxLocal = 16 << 20
 )
 
-// fileRecords implements Records with files in a folder. Each member has one file. Its first line
-// is the member's own record, and its exports follow.
+// fileRecords implements Records with one file for each member: the member's own record, and then
+// its exports.
 type fileRecords struct {
 	disk   statefile.Disk
 	folder string
@@ -130,9 +130,8 @@ func readRecords(disk statefile.Disk, path, cluster string) (out []registry.Reco
 		}
 		r := registry.Record{
 			RecordID: registry.RecordID{Cluster: cluster, Pool: objectid.Pool{Namespace: l.Namespace, Name: l.Name}},
-			UID:      l.UID,
-			Stamp:    registry.Stamp{Epoch: l.Epoch, Sequence: l.Sequence}, Since: l.Since, Withdrawn: l.Withdrawn,
-			Draining: l.Draining, Bundle: []byte(l.Bundle),
+			UID:      l.UID, Stamp: registry.Stamp{Epoch: l.Epoch, Sequence: l.Sequence}, Since: l.Since,
+			Withdrawn: l.Withdrawn, Draining: l.Draining, Bundle: []byte(l.Bundle),
 		}
 		if l.Entry != nil {
 			r.Entry = *l.Entry
@@ -175,9 +174,7 @@ func (f *fileRecords) Save(_ context.Context, changed []registry.Record, gone []
 		dirty[id.Cluster] = true
 	}
 	for _, cluster := range slices.Sorted(maps.Keys(dirty)) {
-		if err := f.write(cluster); err != nil {
-			problems = append(problems, err)
-		}
+		problems = append(problems, f.write(cluster))
 	}
 	return errors.Join(problems...)
 }
