@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sort"
 	"time"
+
+	"github.com/penstock-project/penstock/multicluster/fault"
 )
 
 type edit struct {
@@ -88,7 +90,8 @@ type walk struct {
 }
 
 func (w *walk) put(key string, it published) {
-	if version, ok := w.sub.has[key]; it.expired(w.now) || ok && (version == it.version || faulty("resumption")) {
+	version, ok := w.sub.has[key]
+	if it.expired(w.now) || ok && (version == it.version || fault.Injected("resumption")) {
 		return
 	}
 	w.out.Resources = append(w.out.Resources, it.encode(key, w.now))

@@ -263,28 +263,39 @@ func endpoints(list []netip.AddrPort, target []inferenceapi.Port) (out []inferen
 }
 
 func parents(atPeers bool, gateways []Gateway) (out []inferenceapi.ParentImport, no *missing) {
-	if atPeers {
-		return peers(gateways)
-	}
 	for _, g := range gateways {
-		if len(g.Addresses) == 0 || len(g.Ports) == 0 || len(out) == maxParents {
+		at := inferenceapi.ServiceImport{Addresses: g.Addresses, Ports: g.Ports[:min(len(g.Ports), maxPorts)]}
+		if atPeers {
+			at = inferenceapi.ServiceImport{}
+			if g.Peer != nil {
+				at = *g.Peer
+			}
+		}
+		if len(at.Addresses) == 0 || len(at.Ports) == 0 || len(out) == maxParents {
 			continue
 		}
-		out = append(out,
-			inferenceapi.ParentImport{Name: g.Name, Namespace: g.Namespace, Service: inferenceapi.ServiceImports{{
-				Addresses: g.Addresses[:min(len(g.Addresses), maxAddresses)],
-				Ports:     g.Ports[:min(len(g.Ports), maxPorts)],
-			}}})
+		at.Addresses = at.Addresses[:min(len(at.Addresses), maxAddresses)]
+		out = append(out, inferenceapi.ParentImport{Name: g.Name, Namespace: g.Namespace, Peer: atPeers,
+			Service: inferenceapi.ServiceImports{at}})
 	}
 	switch {
+	case len(out) > 0:
+		return out, nil
 	case len(gateways) == 0:
-		return nil, noAddress("no Gateway routes to it, and ParentMode needs one: name the pool in an HTTPRoute of a " +
-			"Gateway with an HTTP or HTTPS listener, or set " + ModeAnnotation + ": EndpointMode")
-	case len(out) == 0:
+		listener := " with an HTTP or HTTPS listener"
+		if atPeers {
+			listener = ""
+		}
+		return nil, noAddress("no Gateway routes to it, and ParentMode needs one: name the pool in an HTTPRoute of a "+
+			"Gateway%s, or set %s: EndpointMode", listener, ModeAnnotation)
+	case !atPeers:
 		return nil, noAddress("Gateway %s/%s, which routes to it, has no address that other clusters reach: give it "+
 			"one in spec.addresses, or start penstock with --members-address", gateways[0].Namespace, gateways[0].Name)
+	case !slices.ContainsFunc(gateways, func(g Gateway) bool { return g.Peer != nil }):
+		return nil, noAddress(noPeer)
 	}
-	return out, nil
+	return nil, noAddress("Gateway %s/%s, which routes to it, has no address that members reach: set "+
+		"spec.peerListener.address of the ClusterSet", gateways[0].Namespace, gateways[0].Name)
 }
 
 const noPeer = "no Gateway that routes to it has the peer listener of the ClusterSet: it needs members, and a port " +
@@ -292,26 +303,3 @@ const noPeer = "no Gateway that routes to it has the peer listener of the Cluste
 
 const noMember = "its Gateways have the peer listener of the ClusterSet once that has a member: see penstock " +
 	"clusters join"
-
-func peers(gateways []Gateway) (out []inferenceapi.ParentImport, no *missing) {
-	for _, g := range gateways {
-		if g.Peer != nil && len(g.Peer.Addresses) > 0 && len(out) < maxParents {
-			at := *g.Peer
-			at.Addresses = at.Addresses[:min(len(at.Addresses), maxAddresses)]
-			out = append(out, inferenceapi.ParentImport{
-				Name: g.Name, Namespace: g.Namespace, Peer: true, Service: inferenceapi.ServiceImports{at},
-			})
-		}
-	}
-	switch {
-	case len(out) > 0:
-		return out, nil
-	case len(gateways) == 0:
-		return nil, noAddress("no Gateway routes to it, and ParentMode needs one: name the pool in an HTTPRoute of a " +
-			"Gateway, or set " + ModeAnnotation + ": EndpointMode")
-	case !slices.ContainsFunc(gateways, func(g Gateway) bool { return g.Peer != nil }):
-		return nil, noAddress(noPeer)
-	}
-	return nil, noAddress("Gateway %s/%s, which routes to it, has no address that members reach: set "+
-		"spec.peerListener.address of the ClusterSet", gateways[0].Namespace, gateways[0].Name)
-}

@@ -20,8 +20,6 @@ const (
 // that it imported the pool.
 const MemberUnreachableReason = "MemberUnreachable"
 
-const named = 8
-
 // IsFor reports whether a member may import the pool.
 func (e *Export) IsFor(member string) bool { return e.To == nil || slices.Contains(e.To, member) }
 
@@ -79,10 +77,7 @@ func Exported(d Decision, members []string, placements []registry.Placement) rep
 	for _, reason := range reasons {
 		list := failed[reason]
 		slices.Sort(list)
-		text := strings.Join(list[:min(len(list), named)], ", ")
-		if more := len(list) - named; more > 0 {
-			text += fmt.Sprintf(" and %d more", more)
-		}
+		text := registry.Listed(list)
 		if i := slices.IndexFunc(list, func(m string) bool { return why[m] != "" }); i >= 0 {
 			prefix := ""
 			if len(list) > 1 {

@@ -351,7 +351,6 @@ func (c *cluster) follow(ctx context.Context, source *kube.Source) error {
 	defer sub.Close()
 	taken := map[objectid.Pool][]string{}
 	var demands []kube.Demand
-	first := true
 	var spent pace
 	c.decideAgain() // a member without objects causes no event, but needs a first decision
 	for {
@@ -388,13 +387,12 @@ func (c *cluster) follow(ctx context.Context, source *kube.Source) error {
 		if namespaces {
 			c.hub.out.Namespaces(c.name)
 		}
-		if first || decide {
+		if decide {
 			began := time.Now()
 			changed, err := c.decide(ctx, view, source, &demands)
 			if err != nil {
 				return err
 			}
-			first = false
 			if err := wait(ctx, spent.spent(time.Since(began), changed, time.Now())); err != nil {
 				return err
 			}

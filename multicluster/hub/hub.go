@@ -164,7 +164,7 @@ func (h *Hub) runFiles(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return files.Run(ctx) })
-	group.Go(func() error { return h.lead(ctx, set.FileIdentity(h.cfg.StateDir)) })
+	group.Go(func() error { return h.lead(ctx, set.OnDisk(h.cfg.StateDir).Identity) })
 	return group.Wait()
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/multicluster/fault"
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
@@ -426,7 +427,7 @@ func (i *Importer) problem(r store.Reader, e *registry.Export) (reason, message 
 			return "", ""
 		}
 		return NotAllowedReason, fmt.Sprintf("%s is no member here", e.Cluster)
-	case !allows(&allow, e.Pool) && !faulty("allow") && e.Cluster != i.cfg.Self:
+	case !allows(&allow, e.Pool) && !fault.Injected("allow") && e.Cluster != i.cfg.Self:
 		return NotAllowedReason,
 			fmt.Sprintf("the ClusterSet of the importing cluster, or of its hub, does not name it: "+
 				"add pools: [%[2]s/%[3]s] or namespaces: [%[2]s] to allow of member %[1]s", e.Cluster, e.Pool.Namespace,

@@ -2,7 +2,6 @@ package imports
 
 import (
 	"fmt"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -137,10 +136,7 @@ func StatusOf(sources []Source, generation int64) (out inferenceapi.InferencePoo
 	condition := metav1.Condition{Type: ConditionReady, ObservedGeneration: generation,
 		Message: fmt.Sprintf("%d of %d exporting clusters are ready", ready, len(out.Clusters))}
 	if len(not) > 0 {
-		condition.Message += ": " + strings.Join(not[:min(len(not), named)], ", ")
-		if more := len(not) - named; more > 0 {
-			condition.Message += fmt.Sprintf(" and %d more", more)
-		}
+		condition.Message += ": " + registry.Listed(not)
 	}
 	switch {
 	case ready > 0:
@@ -155,5 +151,3 @@ func StatusOf(sources []Source, generation int64) (out inferenceapi.InferencePoo
 	out.Conditions = []metav1.Condition{accepted, condition}
 	return out
 }
-
-const named = 8

@@ -15,11 +15,6 @@ import (
 	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
-// Store stores addresses. *store.Store implements it.
-type Store interface {
-	Apply(ops ...store.Op) (store.Revision, error)
-}
-
 // Delivery reports when Envoys have the stored addresses.
 type Delivery interface {
 	// Reachable returns once an Envoy is connected to this process or to a peer. waited reports
@@ -35,7 +30,7 @@ type Delivery interface {
 
 // Config configures a Keeper.
 type Config struct {
-	Store    Store
+	Store    *store.Store
 	Delivery Delivery
 	// Object returns the name of the object in Store for a pool's addresses; false: no import has
 	// the pool.

@@ -6,6 +6,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store/rows"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/multicluster/fault"
 )
 
 // All members share allExports and allBytes equally; least* and max* bound a member's share. If the
@@ -105,7 +106,8 @@ func (t txn) count(cluster string) Count {
 
 func (t txn) room(e, old *Export) string {
 	c := t.count(e.Cluster)
-	if faulty("share") || c.rows < leastExports && c.bytes+e.Size <= leastBytes { // every member may use this much
+	// Every member may use the least share.
+	if fault.Injected("share") || c.rows < leastExports && c.bytes+e.Size <= leastBytes {
 		return ""
 	}
 	exports, bytes := t.share()

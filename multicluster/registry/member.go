@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store/rows"
+	"github.com/penstock-project/penstock/multicluster/fault"
 )
 
 // State is the state of a member.
@@ -135,7 +136,7 @@ func silent(connected bool) State {
 
 func (r *Registry) renew(t txn, m *Member) {
 	deadline := r.now() + r.cfg.Lease
-	if faulty("lease") {
+	if fault.Injected("lease") {
 		deadline = 1 << 62
 	}
 	rows.Must(t.Insert(leaseTable, &lease{m.Name, deadline}))
@@ -159,7 +160,7 @@ func (r *Registry) expireLeases(t txn) {
 			next.State = silent(m.connected)
 		}
 		rows.Must(t.Insert(memberTable, &next))
-		if faulty("silence") {
+		if fault.Injected("silence") {
 			r.withdrawAll(t, m)
 		}
 	}

@@ -1,7 +1,9 @@
 package registry
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store/rows"
@@ -17,6 +19,16 @@ type Placement struct {
 	// member's release reports no incarnation, so the report counts for every incarnation.
 	Incarnation uint64
 	Any         bool
+}
+
+// Listed joins the first eight texts, and counts the others.
+func Listed(texts []string) string {
+	const most = 8
+	out := strings.Join(texts[:min(len(texts), most)], ", ")
+	if more := len(texts) - most; more > 0 {
+		out += fmt.Sprintf(" and %d more", more)
+	}
+	return out
 }
 
 // Reports are a member's reports on this cluster's exports.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store/rows"
+	"github.com/penstock-project/penstock/multicluster/fault"
 )
 
 // WatchSet watches the results of the methods that it is passed to. Its method WatchCtx returns
@@ -116,7 +117,7 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 		return "it is no member of the cluster set"
 	}
 	next, fresh, began := *m, false, r.rewound(m, u)
-	older := (u.Stamp.Compare(m.Known) < 0 || began < 0) && !faulty("fence")
+	older := (u.Stamp.Compare(m.Known) < 0 || began < 0) && !fault.Injected("fence")
 	switch {
 	case m.UID == "": // exports of an earlier member with this name may still drain
 		fresh = true
@@ -257,7 +258,7 @@ func (t txn) forget(member string) {
 func (r *Registry) export(t txn, e *Export, known Stamp) (problem string) {
 	old := t.export(e.Cluster, e.Pool)
 	switch {
-	case faulty("fence"):
+	case fault.Injected("fence"):
 	case old == nil && e.Stamp.Compare(known) < 0, old != nil && e.Stamp.Compare(old.Stamp) < 0:
 		return ""
 	}

@@ -74,13 +74,11 @@ type Standing struct {
 	Member
 	// Report is the member's last report without Blocks; nil: it sent none, or has missed three.
 	// Age is the time since the report.
-	Report *Report
-	Age    time.Duration
-	Barred string
-	// InFlight counts this gateway's requests at the member. Unreported counts those that no report
-	// counts yet.
-	InFlight, Unreported int
-	Blocks               int // prompt blocks known to have been sent to the member
+	Report   *Report
+	Age      time.Duration
+	Barred   string
+	InFlight int // this gateway's requests at the member
+	Blocks   int // prompt blocks known to have been sent to the member
 	// FirstByte is the mean time to the first byte less the round trip, in seconds; 0: unknown.
 	FirstByte float64
 }
@@ -91,8 +89,7 @@ func (l *LeastLoad) Standings(now time.Time) []Standing {
 	defer l.mu.Unlock()
 	out := make([]Standing, len(l.members))
 	for i, m := range l.members {
-		out[i] = Standing{Member: m.Member, Barred: m.bar(now), InFlight: m.books.inFlight, Unreported: m.books.pending,
-			Blocks: m.blocks.count}
+		out[i] = Standing{Member: m.Member, Barred: m.bar(now), InFlight: m.books.inFlight, Blocks: m.blocks.count}
 		if l.cfg.Latency && m.answers.known(now) {
 			out[i].FirstByte = m.answers.mean
 		}

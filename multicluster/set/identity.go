@@ -72,15 +72,8 @@ type Files struct {
 	State string
 }
 
-// FileIdentity returns Config.Identity for a process without Kubernetes.
-func FileIdentity(state string) func(context.Context) (string, uint64, error) {
-	return Files{statefile.Machine{}, state}.Identity
-}
-
-// FileAuthority returns Config.Authority for a process without Kubernetes.
-func FileAuthority(state string) authority.Secrets {
-	return Files{statefile.Machine{}, state}.Authority()
-}
+// OnDisk returns the Files on this machine's disk.
+func OnDisk(state string) Files { return Files{statefile.Machine{}, state} }
 
 // Identity implements Config.Identity: it reads the identity and begins a new epoch.
 func (f Files) Identity(context.Context) (uid string, epoch uint64, err error) {

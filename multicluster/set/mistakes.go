@@ -65,48 +65,49 @@ func (s *Set) reportDue() bool {
 
 func mistakes(set *v1alpha1.ClusterSet, now time.Time) (out []report.Finding) {
 	owner := store.ClusterSets.Ref(set)
-	add := func(severity report.Severity, field, problem, fix string) {
-		out = append(out, report.Finding{Severity: severity, Owner: owner, Field: field, Problem: problem, Fix: fix})
-	}
 	addresses := map[string]string{}
 	for i, m := range set.Spec.Members {
-		field := fmt.Sprintf("spec.members[%d]", i)
+		add := func(severity report.Severity, field, problem, fix string) {
+			out = append(out, report.Finding{Severity: severity, Owner: owner, Fix: fix,
+				Field: fmt.Sprintf("spec.members[%d]%s", i, field), Problem: "member " + m.Name + ": " + problem})
+		}
 		switch {
 		case m.Kubeconfig != nil, m.ClusterProfile != nil:
 		case m.Peer == nil:
-			add(report.Error, field, "member "+m.Name+": it has no peer, and is not used",
+			add(report.Error, "", "it has no peer, and is not used",
 				"add the peer that `penstock clusters show` prints there, or, for penstock hub, kubeconfig or "+
 					"clusterProfile")
 		case m.Peer.Hub:
-			add(report.Error, field+".peer.hub",
-				"member "+m.Name+": no hub relays between Penstocks any more, and the member is not used",
+			add(report.Error, ".peer.hub",
+				"no hub relays between Penstocks any more, and the member is not used",
 				"remove the member, and join the clusters that it relayed to each other with `penstock clusters "+
 					"join`; or use penstock hub with kubeconfig or clusterProfile")
 		case m.Peer.Address == "":
-			add(report.Error, field+".peer.address", "member "+m.Name+": it is missing, and the member is not used",
+			add(report.Error, ".peer.address", "it is missing, and the member is not used",
 				"write the address that `penstock clusters show` prints there")
 		}
 		if m.Draining && m.Peer != nil {
-			add(report.Warning, field+".draining",
-				fmt.Sprintf("member %s: it has no effect on a member that has a peer", m.Name),
+			add(report.Warning, ".draining",
+				"it has no effect on a member that has a peer",
 				"run `penstock clusters drain` there, and remove the field")
 		}
 		if len(m.Allow.Identities) > 0 && (m.Peer == nil || set.Spec.PeerListener == nil) {
-			add(report.Warning, field+".allow.identities",
-				"member "+m.Name+": it has no effect, because the member's requests reach no peer listener",
+			add(report.Warning, ".allow.identities",
+				"it has no effect, because the member's requests reach no peer listener",
 				"add spec.peerListener and the member's peer, or remove the field")
 		}
 		if m.Peer == nil {
 			continue
 		}
 		if err := CheckBundle(m.Peer.Bundle, now); err != nil {
-			add(report.Error, field+".peer.bundle", fmt.Sprintf("member %s: %v", m.Name, err),
+			add(report.Error, ".peer.bundle", err.Error(),
 				"run `penstock clusters show` there, and `penstock clusters join` here")
 		}
 		if other, taken := addresses[m.Peer.Address]; taken && exchanges(&m) {
-			add(report.Error, field+".peer.address",
-				fmt.Sprintf("member %s: %s is the address of member %s too, and one of them is not reached", m.Name,
-					m.Peer.Address, other), "write the address that `penstock clusters show` prints there")
+			add(report.Error, ".peer.address",
+				fmt.Sprintf("%s is the address of member %s too, and one of them is not reached",
+					m.Peer.Address, other),
+				"write the address that `penstock clusters show` prints there")
 		}
 		addresses[m.Peer.Address] = m.Name
 	}

@@ -43,9 +43,6 @@ type fileRecords struct {
 	sizes map[string]int
 }
 
-// FileRecords returns a Config.Records for a process without Kubernetes.
-func FileRecords(state string) Records { return Files{statefile.Machine{}, state}.Records() }
-
 // Records returns Config.Records.
 func (f Files) Records() Records { return newFileRecords(f.Disk, f.State, 0) }
 

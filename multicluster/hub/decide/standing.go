@@ -109,13 +109,9 @@ func (h *Hub) exported(m *member, p objectid.Pool) (condition report.Condition, 
 		}
 	}
 	if condition = export.Exported(d, names, list); len(pruned) > 0 {
-		more := ""
-		if n := len(pruned) - mostPruned; n > 0 {
-			more = fmt.Sprintf(" and %d more", n)
-		}
 		condition.Message += fmt.Sprintf(
-			"; by Penstock alone in %s%s, where the CRD of InferencePoolImport has no status.clusters",
-			strings.Join(pruned[:min(len(pruned), mostPruned)], ", "), more)
+			"; by Penstock alone in %s, where the CRD of InferencePoolImport has no status.clusters",
+			registry.Listed(pruned))
 	}
 	return condition, true, true
 }
@@ -134,8 +130,6 @@ const (
 	Imported = "Imported"
 	Pending  = "Pending"
 )
-
-const mostPruned = 8
 
 // Status is a member's state for penstock hub.
 type Status struct {

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"crypto/rand"
 	"log/slog"
-	"maps"
 	mathrand "math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -191,14 +189,4 @@ func (l *Loads) Sender() string {
 		return *s
 	}
 	return l.id
-}
-
-func (l *Loads) standings() (names []string, byName map[string][]selection.Standing) {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	byName = make(map[string][]selection.Standing, len(l.imports))
-	for _, c := range l.imports {
-		byName[c.pool.String()] = c.load.Standings(time.Now())
-	}
-	return slices.SortedFunc(maps.Keys(byName), cmp.Compare), byName
 }

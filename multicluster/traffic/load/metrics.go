@@ -1,6 +1,12 @@
 package load
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/penstock-project/penstock/multicluster/selection"
+)
 
 var (
 	requestsDesc = prometheus.NewDesc("penstock_selection_requests",
@@ -43,9 +49,14 @@ func (l *Loads) Describe(out chan<- *prometheus.Desc) {
 // clusters, and no member requests its load.
 func (l *Loads) Collect(out chan<- prometheus.Metric) {
 	l.collectArrived(out)
-	names, byName := l.standings()
-	for _, name := range names {
-		for _, s := range byName[name] {
+	l.mu.RLock()
+	byName := make(map[string][]selection.Standing, len(l.imports))
+	for _, c := range l.imports {
+		byName[c.pool.String()] = c.load.Standings(time.Now())
+	}
+	l.mu.RUnlock()
+	for name, standings := range byName {
+		for _, s := range standings {
 			gauge := func(d *prometheus.Desc, value float64) {
 				out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, name, s.Name)
 			}

@@ -93,18 +93,14 @@ func (l *Loads) Sent(s picker.Sent) {
 // Receive applies a member's report on its pool, for choosing among the clusters of the pool's
 // import.
 func (l *Loads) Receive(from objectid.Member, load federation.Load) {
-	l.take(from.Pool, from.Member, load)
-}
-
-func (l *Loads) take(pool objectid.Pool, cluster string, load federation.Load) {
 	sender, now := l.Sender(), time.Now()
 	r := selection.Report{Least: load.Least, Servers: load.Servers, Rate: load.Rate, Counted: load.Counted[sender],
 		Epoch: load.Epoch, Blocks: load.Blocks, Capacity: load.Capacity, Interval: load.Interval}
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	for _, c := range l.imports {
-		if c.pool == pool && !c.latency {
-			c.load.Report(now, cluster, r)
+		if c.pool == from.Pool && !c.latency {
+			c.load.Report(now, from.Member, r)
 		}
 	}
 }
@@ -207,7 +203,7 @@ func (l *Loads) report(now time.Time) {
 		}
 		for _, m := range members {
 			if m == own {
-				l.take(pool, local[pool], load)
+				l.Receive(objectid.Member{Member: local[pool], Pool: pool}, load)
 				continue
 			}
 			theirs := load
