@@ -162,7 +162,6 @@ func (c *Channel) leave(s *subscriber) {
 	}
 }
 
-// errUnsolicited ends the stream of a subscriber that violates the protocol.
 var errUnsolicited = status.Errorf(codes.InvalidArgument,
 	"more than %d requests neither subscribe nor acknowledge a response", maxIdle)
 

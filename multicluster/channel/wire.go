@@ -29,7 +29,7 @@ const (
 	// in bytes.
 	maxStreams = 4
 	window     = 64 << 10
-	// requestBuffer is a connection's buffer for requests, in bytes. gRPC's default is 32 KiB.
+	// requestBuffer is in bytes. gRPC's default is 32 KiB.
 	requestBuffer    = 4 << 10
 	handshakeTimeout = 20 * time.Second
 	maxHeaders       = 32 << 10

@@ -140,14 +140,19 @@ func ownPicker(
 }
 
 func distinctPickers(list []netip.AddrPort, port uint16) []netip.AddrPort {
-	list = slices.Clone(list)
-	for i, at := range list {
-		list[i] = netip.AddrPortFrom(at.Addr().Unmap(), cmp.Or(port, at.Port()))
-	}
+	list = unmapped(list, port)
 	slices.SortFunc(list, func(a, b netip.AddrPort) int {
 		return cmp.Or(cmp.Compare(a.Port(), b.Port()), a.Addr().Compare(b.Addr()))
 	})
 	return slices.Compact(list)
+}
+
+// unmapped returns IPv4 addresses for IPv4-mapped ones, at a port; 0: each at its own port.
+func unmapped(list []netip.AddrPort, port uint16) (out []netip.AddrPort) {
+	for _, at := range list {
+		out = append(out, netip.AddrPortFrom(at.Addr().Unmap(), cmp.Or(port, at.Port())))
+	}
+	return out
 }
 
 func noAddress(format string, args ...any) *missing {
@@ -238,10 +243,7 @@ func endpoints(list []netip.AddrPort, target []inferenceapi.Port) (out []inferen
 		usual = append(usual, p.Number)
 	}
 	slices.Sort(usual)
-	list = slices.Clone(list)
-	for i, at := range list {
-		list[i] = netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
-	}
+	list = unmapped(list, 0)
 	slices.SortFunc(list, netip.AddrPort.Compare)
 	for _, at := range slices.Compact(list) {
 		address := at.Addr().String()

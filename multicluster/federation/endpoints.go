@@ -13,8 +13,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// The endpoints of a pool are part of its record. If a pool has more than maxInline endpoints, they
-// are sent in separate parts instead, at most maxParts.
+// A pool with more than maxInline endpoints has them in separate parts instead of its record.
 const (
 	maxInline     = 64
 	perPart       = 32
@@ -23,8 +22,7 @@ const (
 	partSize      = 256 // overhead of a part, counted against Config.Share
 )
 
-// part has some endpoints of a pool. Its key is the key of the pool's record, "#" and the part's
-// number.
+// part has some endpoints of a pool. Its key is the record's key, "#" and a number.
 type part struct {
 	Epoch     uint64                          `json:"epoch"`
 	Sequence  uint64                          `json:"sequence"`

@@ -14,7 +14,7 @@ import (
 const (
 	wantedTopic = "wanted"
 	loadsTopic  = "loads"
-	// loadTTL is how long a report stays published, for members that subscribe late.
+	// loadTTL lets members receive a report that subscribe late.
 	loadTTL   = 5 * time.Second
 	maxWanted = 4096
 	// maxLoadBlocks and maxSenders bound the lists of a report. maxSender bounds a sender's name,

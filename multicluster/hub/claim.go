@@ -28,8 +28,4 @@ func (h *Hub) claim(name string, c claim) (other string, certain bool) {
 // sameServer ignores CAs, because some providers use one CA for all clusters.
 func sameServer(a, b *rest.Config) bool { return a.Host == b.Host }
 
-func (h *Hub) isMember(name string) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.clusters[name] != nil
-}
+func (h *Hub) isMember(name string) bool { return h.at(name) != nil }

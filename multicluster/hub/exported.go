@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
@@ -43,38 +42,22 @@ func (e *exported) enqueue(pools ...objectid.Pool) {
 }
 
 func (e *exported) run(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
 	for _, pool := range store.InferencePools.All(e.cluster.store.View()) {
 		e.enqueue(objectid.PoolOf(pool))
 	}
-	for range exportedWorkers {
-		group.Go(func() error {
-			for {
-				p, shutdown := e.queue.Get()
-				if shutdown {
-					return ctx.Err()
-				}
-				err := e.write(ctx, p)
-				switch {
-				case err == nil, apierrors.IsNotFound(err):
-					e.queue.Forget(p)
-				case ctx.Err() == nil:
-					if e.queue.NumRequeues(p) == 3 {
-						e.cluster.hub.log.Warn("the condition of a pool cannot be written; trying again", "member",
-							e.cluster.name, "pool", p.String(), "error", err)
-					}
-					e.queue.AddRateLimited(p)
-				}
-				e.queue.Done(p)
+	return set.Work(ctx, e.queue, exportedWorkers, func(p objectid.Pool) {
+		err := e.write(ctx, p)
+		switch {
+		case err == nil, apierrors.IsNotFound(err):
+			e.queue.Forget(p)
+		case ctx.Err() == nil:
+			if e.queue.NumRequeues(p) == 3 {
+				e.cluster.hub.log.Warn("the condition of a pool cannot be written; trying again", "member",
+					e.cluster.name, "pool", p.String(), "error", err)
 			}
-		})
-	}
-	group.Go(func() error {
-		<-ctx.Done()
-		e.queue.ShutDown()
-		return nil
+			e.queue.AddRateLimited(p)
+		}
 	})
-	return group.Wait()
 }
 
 func (e *exported) write(ctx context.Context, p objectid.Pool) error {

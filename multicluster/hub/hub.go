@@ -53,10 +53,9 @@ type Config struct {
 	// StateDir is the folder for this hub's identity and the last valid ClusterSet.
 	StateDir string
 	// Kubeconfigs is the folder of members' kubeconfigs. Providers is the file of credential
-	// providers for ClusterProfiles.
+	// providers for ClusterProfiles. Disk reads them.
 	Kubeconfigs, Providers string
-	// Disk reads the files of Kubeconfigs and Providers.
-	Disk *filesystem.Disk
+	Disk                   *filesystem.Disk
 	// TakeOver makes this hub adopt imports that another hub wrote.
 	TakeOver bool
 	// Memory is the memory limit of the process in bytes; 0: 512 MiB. A fifth of it is for members'

@@ -41,26 +41,25 @@ func (h *Hub) byProfile(ctx context.Context, set string, m *v1alpha1.ClusterSetM
 		return bad("clusterProfile", "the hub has no credential providers",
 			"start it with --clusterprofile-provider-file FILE")
 	}
+	unread := func(field, what string, err error) (reach, error) {
+		if apierrors.IsNotFound(err) {
+			return bad(field, what+" does not exist", "correct the name")
+		}
+		return bad(field, fmt.Sprintf("%s cannot be read: %.300v", what, err), "let the hub's service account get it")
+	}
 	ns, err := h.management.Resource(namespaceKind).Get(ctx, m.ClusterProfile.Namespace, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return bad("clusterProfile.namespace", "the namespace does not exist", "correct the name")
-	case err != nil:
-		return bad("clusterProfile.namespace", fmt.Sprintf("the namespace cannot be read: %.300v", err),
-			"let the hub's service account get it")
-	case ns.GetLabels()[setLabel] != set:
+	if err != nil {
+		return unread("clusterProfile.namespace", "the namespace", err)
+	}
+	if ns.GetLabels()[setLabel] != set {
 		return bad("clusterProfile.namespace",
 			fmt.Sprintf("label %s of the namespace is %q, and the ClusterSet is %q", setLabel, ns.GetLabels()[setLabel],
 				set), "label the namespace, or name a profile of this set")
 	}
 	u, err := h.management.Resource(profileKind).Namespace(m.ClusterProfile.Namespace).
 		Get(ctx, m.ClusterProfile.Name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return bad("clusterProfile.name", "it does not exist", "correct the name")
-	case err != nil:
-		return bad("clusterProfile.name", fmt.Sprintf("it cannot be read: %.300v", err),
-			"let the hub's service account get it")
+	if err != nil {
+		return unread("clusterProfile.name", "it", err)
 	}
 	var profile inventory.ClusterProfile
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &profile); err != nil {

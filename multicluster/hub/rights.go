@@ -22,7 +22,8 @@ type right struct {
 	optional                       bool
 	// kept converts objects of a kind without a table in the store; nil: the kind has a table. The
 	// hub may be forbidden to read kinds without a table.
-	kept func(u *unstructured.Unstructured) (runtime.Object, error)
+	// It returns nil for an invalid object.
+	kept func(u *unstructured.Unstructured) runtime.Object
 }
 
 func (r right) gvr() schema.GroupVersionResource {

@@ -35,36 +35,35 @@ func schema() *memdb.DBSchema {
 		}
 		out.Tables[name] = t
 	}
-	unique := func(key func(row any) []byte) *memdb.IndexSchema {
-		return &memdb.IndexSchema{Name: rows.ByID, Unique: true, Indexer: rows.Index{Key: key}}
-	}
-	index := func(name string, key func(row any) []byte) *memdb.IndexSchema {
-		return &memdb.IndexSchema{Name: name, AllowMissing: true, Indexer: rows.Index{Key: key}}
-	}
 	table(memberTable,
-		unique(func(row any) []byte { return rows.Key(row.(*Member).Name) }),
-		index(byState, func(row any) []byte { return rows.Key(string(row.(*Member).State)) }),
+		index(rows.ByID, func(m *Member) []byte { return rows.Key(m.Name) }),
+		index(byState, func(m *Member) []byte { return rows.Key(string(m.State)) }),
 	)
 	table(exportTable,
-		unique(func(row any) []byte { e := row.(*Export); return exportKey(e.Cluster, e.Pool) }),
-		index(byPool, func(row any) []byte { return poolKey(row.(*Export).Pool) }),
-		index(byDraining, func(row any) []byte {
-			if e := row.(*Export); e.withdrawn {
+		index(rows.ByID, func(e *Export) []byte { return exportKey(e.Cluster, e.Pool) }),
+		index(byPool, func(e *Export) []byte { return poolKey(e.Pool) }),
+		index(byDraining, func(e *Export) []byte {
+			if e.withdrawn {
 				return deadlineKey(e.collect)
 			}
 			return nil
 		}),
 	)
 	table(placementTable,
-		unique(func(row any) []byte { p := row.(*Placement); return exportKey(p.Member, p.Pool) }),
-		index(byPool, func(row any) []byte { return poolKey(row.(*Placement).Pool) }),
+		index(rows.ByID, func(p *Placement) []byte { return exportKey(p.Member, p.Pool) }),
+		index(byPool, func(p *Placement) []byte { return poolKey(p.Pool) }),
 	)
 	table(leaseTable,
-		unique(func(row any) []byte { return rows.Key(row.(*lease).cluster) }),
-		index(byDeadline, func(row any) []byte { return deadlineKey(row.(*lease).deadline) }),
+		index(rows.ByID, func(l *lease) []byte { return rows.Key(l.cluster) }),
+		index(byDeadline, func(l *lease) []byte { return deadlineKey(l.deadline) }),
 	)
-	table(countTable, unique(func(row any) []byte { return rows.Key(row.(*Count).Cluster) }))
+	table(countTable, index(rows.ByID, func(c *Count) []byte { return rows.Key(c.Cluster) }))
 	return out
+}
+
+func index[Row any](name string, key func(row *Row) []byte) *memdb.IndexSchema {
+	return &memdb.IndexSchema{Name: name, Unique: name == rows.ByID, AllowMissing: name != rows.ByID,
+		Indexer: rows.Index{Key: func(row any) []byte { return key(row.(*Row)) }}}
 }
 
 func poolKey(p objectid.Pool) []byte { return rows.Key(p.Namespace, p.Name) }

@@ -3,11 +3,10 @@ package selection
 import "time"
 
 const (
-	// maxUnreported bounds the tracked requests of a member. When it is exceeded, the oldest
-	// request counts as reported.
+	// maxUnreported bounds the tracked requests of a member. Beyond it, the oldest counts as
+	// reported.
 	maxUnreported = 1024
-	// settled is how long a member's reports may not count a request before the request is assumed
-	// lost.
+	// settled is the age at which a request that no report counts is assumed lost.
 	settled = time.Second
 )
 

@@ -4,10 +4,10 @@ import "time"
 
 const (
 	answerWeight = 0.2
-	// answerAge is how long after a member's last response its mean time to the first byte is used.
+	// answerAge is how long a mean is used after the last response.
 	answerAge = 10 * time.Minute
-	// If a member's last response is older than recheck, at most every recheckPicks-th request
-	// tries the member.
+	// At most every recheckPicks-th request tries a member whose last response is older than
+	// recheck.
 	recheck      = 30 * time.Second
 	recheckPicks = 20
 )

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/export"
 )
 
-// audience has, for each member that may use a pool, the time when its permission ends; zero:
-// never. The key "" stands for clusters that have not proven a name by a certificate.
+// audience has the time when each member's permission to use a pool ends; zero: never. The key ""
+// stands for clusters that have not proven a name by a certificate.
 type audience map[string]time.Time
 
 const unnamed = ""

@@ -159,8 +159,8 @@ func NewKubernetes(c KubernetesConfig) (*Kubernetes, error) {
 		return nil, fmt.Errorf("kubernetes client: %w", err)
 	}
 	return &Kubernetes{
-		pruned: c.Hub != nil && c.Hub.Pruned,
-		cfg:    c, client: client, members: map[string]v1alpha1.ClusterSetMemberStatus{},
+		cfg: c, client: client, pruned: c.Hub != nil && c.Hub.Pruned,
+		members:  map[string]v1alpha1.ClusterSetMemberStatus{},
 		problems: map[objectid.Pool]report.Report{}, known: map[registry.RecordID][]metav1.Condition{},
 		written:  map[objectid.Pool]*inferenceapi.InferencePoolImportStatus{},
 		rejected: map[objectid.Pool]map[string]rejection{},
@@ -469,8 +469,8 @@ func (k *Kubernetes) SetExports(list []export.Export) {
 	k.exports = now
 	k.mu.Unlock()
 	if first {
-		k.enqueueAll(k.cfg.Store.View())
-		return
+		k.EnqueueAll()
+	} else {
+		k.enqueue(task{exports: true})
 	}
-	k.enqueue(task{exports: true})
 }

@@ -99,32 +99,37 @@ func (k *Kubernetes) Lead(ctx context.Context) error {
 	k.mu.Lock()
 	k.queue = q
 	k.mu.Unlock()
-	k.enqueueAll(k.cfg.Store.View())
-	group, ctx := errgroup.WithContext(ctx)
-	for range importWorkers {
-		group.Go(func() error {
-			for {
-				t, shutdown := q.Get()
-				if shutdown {
-					return ctx.Err()
-				}
-				k.work(ctx, q, t)
-			}
-		})
-	}
-	group.Go(func() error {
-		<-ctx.Done()
+	k.EnqueueAll()
+	defer func() {
 		k.mu.Lock()
 		k.queue = nil
 		k.mu.Unlock()
-		q.ShutDown()
-		return nil
-	})
+	}()
+	return Work(ctx, q, importWorkers, func(t task) { k.work(ctx, q, t) })
+}
+
+// Work passes the items of q to do, in a number of goroutines. It shuts q down when ctx ends.
+func Work[T comparable](ctx context.Context, q workqueue.TypedRateLimitingInterface[T], workers int,
+	do func(item T)) error {
+	var group errgroup.Group
+	for range workers {
+		group.Go(func() error {
+			for {
+				item, shutdown := q.Get()
+				if shutdown {
+					return ctx.Err()
+				}
+				do(item)
+				q.Done(item)
+			}
+		})
+	}
+	<-ctx.Done()
+	q.ShutDown()
 	return group.Wait()
 }
 
 func (k *Kubernetes) work(ctx context.Context, q workqueue.TypedRateLimitingInterface[task], t task) {
-	defer q.Done(t)
 	var err error
 	if t.exports {
 		err = k.writeExports(ctx)

@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
@@ -135,9 +135,9 @@ func (s *Set) reportUntrusted(findings []report.Finding) {
 }
 
 func sameMembership(a, b *store.Membership) bool {
-	return a.Set == b.Set && a.Cluster == b.Cluster && a.Region == b.Region && a.Zone == b.Zone &&
-		a.PeerPort == b.PeerPort && bytes.Equal(a.Chain, b.Chain) && bytes.Equal(a.Key, b.Key) &&
-		reflect.DeepEqual(a.Members, b.Members) && slices.Equal(a.Names, b.Names)
+	next := *b
+	next.ObjectMeta = a.ObjectMeta
+	return equality.Semantic.DeepEqual(a, &next)
 }
 
 func otherNames(set *v1alpha1.ClusterSet, own string) []string {

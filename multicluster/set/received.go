@@ -76,11 +76,11 @@ func (s *Set) unnamed(member string) string {
 	for i, p := range first {
 		names[i] = p.String()
 	}
-	more := ""
+	line := fmt.Sprintf("allow: {pools: [%s]}", strings.Join(names, ", "))
 	if n > len(first) {
-		more = fmt.Sprintf(" # and %d more, or their namespaces", n-len(first))
+		line += fmt.Sprintf(" # and %d more, or their namespaces", n-len(first))
 	}
-	return fmt.Sprintf("allow: {pools: [%s]}%s", strings.Join(names, ", "), more)
+	return line
 }
 
 func (s *Set) disconnected(member string, connected bool) {

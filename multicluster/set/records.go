@@ -22,12 +22,11 @@ import (
 )
 
 const (
-	// maxRecordLine bounds a record in a file, in bytes. maxRecordFile bounds a member's file.
+	// maxRecordLine bounds a record, and maxRecordFile a member's file, in bytes.
 	maxRecordLine = 1 << 20
 	maxRecordFile = 64 << 20
 	recordSuffix  = ".jsonl"
-	// maxLocal bounds the files of LocalRecords, in bytes, because pods have a small volume for
-	// them.
+	// maxLocal bounds the files of LocalRecords, in bytes, because pods have a small volume.
 	maxLocal = 16 << 20
 )
 

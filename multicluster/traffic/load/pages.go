@@ -32,8 +32,7 @@ const (
 	pagesAtOnce  = 8
 )
 
-// readyServers are the metrics with the number of servers that take requests, in the pickers of
-// llm-d and of the Gateway API inference extension.
+// readyServers are metrics of the pickers of llm-d and of the Gateway API inference extension.
 var readyServers = []string{"llm_d_epp_ready_endpoints{", "inference_pool_ready_pods{"}
 
 // Page is the metrics page of the picker of an import's exporting cluster.

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// interval is the time between reports on a pool in use, and resting the time between reports
-	// of an unchanged load. apart is the time between checks for a cluster set or an import.
+	// interval is the time between reports on a pool in use, resting between reports of an
+	// unchanged load, and apart between checks for a cluster set or an import.
 	interval = 200 * time.Millisecond
 	resting  = 5 * time.Second
 	apart    = time.Second
