@@ -14,7 +14,7 @@ const (
 	// DefaultMargin is a compromise: at 70 % load, 45 % of the requests leave their cluster with
 	// this margin, and 65 % without a margin.
 	DefaultMargin = 100 * time.Millisecond
-	// DefaultBlocks is the default of Config.Blocks: about 8 MiB.
+	// DefaultBlocks is the default of Config.Blocks: about 12 MiB.
 	DefaultBlocks = 1 << 18
 
 	// uncachedWeight is above 1, because reading uncached tokens also delays all later requests.
@@ -68,8 +68,7 @@ type Prompt struct {
 // LeastLoad ranks the members of one import for the requests of one gateway. Its methods may be
 // called concurrently.
 type LeastLoad struct {
-	cfg    Config
-	secret uint64 // for blocks.home, because clients choose prompts and so influence hashes
+	cfg Config
 
 	mu      sync.Mutex
 	members []*member
@@ -93,7 +92,7 @@ type member struct {
 // New returns a LeastLoad without members.
 func New(c Config) *LeastLoad {
 	c.Blocks = cmp.Or(max(c.Blocks, 0), DefaultBlocks)
-	return &LeastLoad{cfg: c, secret: c.Random(), rate: defaultRate, servers: 1}
+	return &LeastLoad{cfg: c, rate: defaultRate, servers: 1}
 }
 
 // SetMembers replaces the members. A member whose name stays keeps its measurements. Only the first
@@ -107,7 +106,7 @@ func (l *LeastLoad) SetMembers(members []Member) {
 	next := make([]*member, len(members))
 	for i, m := range members {
 		if next[i] = l.find(m.Name); next[i] == nil {
-			next[i] = &member{blocks: newBlocks(l.secret)}
+			next[i] = &member{}
 		}
 		next[i].Member = m
 		next[i].RoundTrip = max(m.RoundTrip, 0)
@@ -205,27 +204,25 @@ func (l *LeastLoad) Rank(now time.Time, p Prompt, out []Choice) []Choice {
 	for _, m := range l.members {
 		c := l.choice(m, now, p)
 		c.lot, c.Session = l.cfg.Random(), p.Stay != "" && m.Name == p.Stay
-		// Insertion sort: no allocation, few members.
 		out = append(out, c)
-		i := len(out) - 1
-		for ; i > first && c.before(&out[i-1]); i-- {
-			out[i] = out[i-1]
-		}
-		out[i] = c
 	}
+	slices.SortStableFunc(out[first:], Choice.compare)
 	return out
 }
 
-func (c *Choice) before(o *Choice) bool {
+func (c Choice) compare(o Choice) int {
+	return cmp.Or(trueFirst(c.Barred == "", o.Barred == ""), trueFirst(c.Session, o.Session),
+		cmp.Compare(c.Cost, o.Cost), cmp.Compare(c.lot, o.lot))
+}
+
+func trueFirst(a, b bool) int {
 	switch {
-	case (c.Barred == "") != (o.Barred == ""):
-		return c.Barred == ""
-	case c.Session != o.Session:
-		return c.Session
-	case c.Cost != o.Cost:
-		return c.Cost < o.Cost
+	case a == b:
+		return 0
+	case a:
+		return -1
 	}
-	return c.lot < o.lot
+	return 1
 }
 
 func (l *LeastLoad) choice(m *member, now time.Time, p Prompt) Choice {

@@ -13,9 +13,9 @@ type News struct {
 }
 
 // NewNews returns a News for servers that together cache capacity blocks, or DefaultBlocks if that
-// is less. secret must be random.
-func NewNews(secret uint64, capacity int) *News {
-	n := &News{recent: newBlocks(secret)}
+// is less.
+func NewNews(capacity int) *News {
+	n := &News{}
 	n.recent.limit(max(min(capacity, DefaultBlocks)/2, 1))
 	return n
 }
@@ -26,7 +26,7 @@ func (n *News) Add(chain []uint64) {
 	defer n.mu.Unlock()
 	first := len(n.pending)
 	for _, hash := range chain {
-		if n.recent.find(hash) == 0 && len(n.pending) < MaxReportBlocks {
+		if n.recent.at[hash] == 0 && len(n.pending) < MaxReportBlocks {
 			n.recent.insert(hash, 0)
 			n.pending = append(n.pending, hash)
 		}

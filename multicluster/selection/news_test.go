@@ -6,7 +6,7 @@ import (
 )
 
 func TestSelection_ReportHasNewBlocksNewestPromptFirst(t *testing.T) {
-	n := NewNews(1, 12)
+	n := NewNews(12)
 	n.Add([]uint64{1, 2, 3})
 	n.Add([]uint64{1, 2, 4})
 	n.Add([]uint64{1, 2, 4})
@@ -31,7 +31,7 @@ func TestSelection_ReportHasNewBlocksNewestPromptFirst(t *testing.T) {
 }
 
 func TestSelection_ReportOfManyBlocksIsBounded(t *testing.T) {
-	n := NewNews(1, 1<<20)
+	n := NewNews(1 << 20)
 	n.Add(chain(1, 5000))
 	if out := n.Take(); len(out) != MaxReportBlocks {
 		t.Errorf("%d blocks, want %d", len(out), MaxReportBlocks)

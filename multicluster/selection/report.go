@@ -89,7 +89,7 @@ func (l *LeastLoad) Standings(now time.Time) []Standing {
 	defer l.mu.Unlock()
 	out := make([]Standing, len(l.members))
 	for i, m := range l.members {
-		out[i] = Standing{Member: m.Member, Barred: m.bar(now), InFlight: m.books.inFlight, Blocks: m.blocks.count}
+		out[i] = Standing{Member: m.Member, Barred: m.bar(now), InFlight: m.books.inFlight, Blocks: len(m.blocks.at)}
 		if l.cfg.Latency && m.answers.known(now) {
 			out[i].FirstByte = m.answers.mean
 		}

@@ -64,13 +64,7 @@ func Priority(own string, order []string, members []Candidate) []Share {
 	}
 	members = serving(members)
 	slices.SortFunc(members, func(a, b Candidate) int {
-		if a.Down != b.Down {
-			if a.Down {
-				return 1
-			}
-			return -1
-		}
-		return cmp.Or(cmp.Compare(place(a), place(b)), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(trueFirst(!a.Down, !b.Down), cmp.Compare(place(a), place(b)), cmp.Compare(a.Name, b.Name))
 	})
 	shares := make([]Share, len(members))
 	for i, m := range members {

@@ -3,7 +3,6 @@ package load
 import (
 	"context"
 	"maps"
-	mathrand "math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -254,7 +253,7 @@ func (l *Loads) load(now time.Time, pool objectid.Pool, members []string) (load 
 		load.Counted[name] = s.requests
 	}
 	if c.news == nil {
-		c.news = selection.NewNews(mathrand.Uint64(), capacity)
+		c.news = selection.NewNews(capacity)
 	}
 	copy(c.recent[1:], c.recent[:])
 	c.recent[0] = c.news.Take()
