@@ -250,11 +250,11 @@ func (f *Federation) SetMembers(members []Member) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !back || f.own.uid == "" {
-		f.publish()
-		return
+	var again []channel.Item
+	if back && f.own.uid != "" {
+		again = f.own.begin(f.own.uid, f.own.epoch)
 	}
-	f.publish(f.own.begin(f.own.uid, f.own.epoch)...)
+	f.publish(again...)
 }
 
 // noteLeft records members that left. back reports that one is in next again: it has ignored this

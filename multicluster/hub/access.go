@@ -29,7 +29,7 @@ type reach struct {
 	key  string
 }
 
-func (h *Hub) access(ctx context.Context, set string, m *v1alpha1.ClusterSetMember) (reach, error) {
+func (h *Hub) access(ctx context.Context, set string, m *v1alpha1.ClusterSetMember) (reach, *mistake) {
 	switch {
 	case m.Kubeconfig != nil:
 		return h.byKubeconfig(m)
@@ -49,8 +49,8 @@ func field(m *v1alpha1.ClusterSetMember, name string) string {
 }
 
 // byKubeconfig reads a mounted kubeconfig, whose paths are relative to its folder.
-func (h *Hub) byKubeconfig(m *v1alpha1.ClusterSetMember) (reach, error) {
-	bad := func(name, problem, fix string) (reach, error) {
+func (h *Hub) byKubeconfig(m *v1alpha1.ClusterSetMember) (reach, *mistake) {
+	bad := func(name, problem, fix string) (reach, *mistake) {
 		return reach{}, &mistake{Field: field(m, "kubeconfig."+name), Problem: problem, Fix: fix}
 	}
 	if h.cfg.Kubeconfigs == "" {

@@ -283,16 +283,16 @@ func (h *Hub) adopt(ctx context.Context, clusterSet *v1alpha1.ClusterSet) {
 	var begin []*cluster
 	for _, name := range names {
 		m, c := wanted[name], now[name]
-		at, err := h.access(ctx, clusterSet.Name, m)
-		if err != nil {
-			if bad, ok := err.(*mistake); ok && (c == nil || c.done == closed) {
-				h.note(name, bad)
-			} else if ok {
-				h.note(name+newest, bad)
-			}
+		at, bad := h.access(ctx, clusterSet.Name, m)
+		if bad != nil {
 			if c == nil { // it stays a member, so other members keep its exports
 				c = h.newCluster(name, closed)
 				now[name] = c
+			}
+			if c.done == closed {
+				h.note(name, bad)
+			} else {
+				h.note(name+newest, bad)
 			}
 		} else if h.note(name+newest, nil); c == nil || c.key != at.key || c.anew.Load() {
 			if c != nil {

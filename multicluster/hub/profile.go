@@ -28,9 +28,9 @@ const setLabel = "multicluster.x-k8s.io/clusterset"
 
 // byProfile builds the access to a ClusterProfile's cluster with the configured providers
 // (KEP-5339).
-func (h *Hub) byProfile(ctx context.Context, set string, m *v1alpha1.ClusterSetMember) (reach, error) {
+func (h *Hub) byProfile(ctx context.Context, set string, m *v1alpha1.ClusterSetMember) (reach, *mistake) {
 	at := objectid.Join(m.ClusterProfile.Namespace, m.ClusterProfile.Name)
-	bad := func(name, problem, fix string) (reach, error) {
+	bad := func(name, problem, fix string) (reach, *mistake) {
 		return reach{}, &mistake{Field: field(m, name), Problem: "ClusterProfile " + at + ": " + problem, Fix: fix}
 	}
 	if h.management == nil {
@@ -41,7 +41,7 @@ func (h *Hub) byProfile(ctx context.Context, set string, m *v1alpha1.ClusterSetM
 		return bad("clusterProfile", "the hub has no credential providers",
 			"start it with --clusterprofile-provider-file FILE")
 	}
-	unread := func(field, what string, err error) (reach, error) {
+	unread := func(field, what string, err error) (reach, *mistake) {
 		if apierrors.IsNotFound(err) {
 			return bad(field, what+" does not exist", "correct the name")
 		}

@@ -350,15 +350,13 @@ func (i *Importer) sources(r store.Reader, p objectid.Pool) (out []Source) {
 		}
 		allow, member := i.allow[e.Cluster]
 		s.unnamed = member && !allows(&allow, p)
-		if s.reason, s.message = i.problem(r, e); s.reason == "" {
-			if part, limited := i.over[e.Cluster][p]; limited {
-				s.most = part.endpoints
-				if part.none {
-					s.reason = NotAllowedReason
-					s.message = fmt.Sprintf(
-						"the ClusterSet lets it export %d pools, and others come first by namespace and name",
-						count(i.allow[e.Cluster].Exports, defaultExports))
-				}
+		s.reason, s.message = i.problem(r, e)
+		if part, limited := i.over[e.Cluster][p]; limited && s.reason == "" {
+			s.most = part.endpoints
+			if part.none {
+				s.reason, s.message = NotAllowedReason, fmt.Sprintf(
+					"the ClusterSet lets it export %d pools, and others come first by namespace and name",
+					count(allow.Exports, defaultExports))
 			}
 		}
 		if s.reason == "" && e.Unread != "" {

@@ -195,9 +195,10 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 		next.denied = denied{}
 	}
 	switch before := next.denied; {
-	case problem != "" && before.problem != "":
-		next.denied = denied{problem, min(least, before.least)}
 	case problem != "":
+		if before.problem != "" {
+			least = min(least, before.least)
+		}
 		next.denied = denied{problem, least}
 	case before.problem != "" && t.fits(m.Name, before.least):
 		next.denied = denied{}

@@ -123,7 +123,7 @@ func (s *Set) nextExport() (wait time.Duration, ok bool) {
 	defer s.mu.Unlock()
 	for _, a := range s.exported {
 		for _, until := range a {
-			if w := until.Sub(now); !until.IsZero() && w > 0 && (!ok || w < wait) {
+			if w := until.Sub(now); w > 0 && (!ok || w < wait) { // a zero until is in the past
 				wait, ok = w, true
 			}
 		}

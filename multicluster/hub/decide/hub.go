@@ -212,14 +212,12 @@ func (h *Hub) Exports(name, uid string, decisions []export.Decision) (news int) 
 	if m == nil {
 		return 0
 	}
-	before, rebuilt := m.decisions, m.uid != uid
-	m.uid, m.decisions, m.connected, m.contacted = uid, make(map[objectid.Pool]export.Decision, len(decisions)), true,
-		h.cfg.Now()
-	unfitBefore := m.unfit
+	before, unfitBefore, changed := m.decisions, m.unfit, !m.read || m.uid != uid
+	m.uid, m.connected, m.contacted = uid, true, h.cfg.Now()
+	m.decisions = make(map[objectid.Pool]export.Decision, len(decisions))
 	m.sizes, m.unfit, m.unnamed = map[objectid.Pool]int{}, map[objectid.Pool]unfit{}, 0
 	h.sequence++
 	next := registry.Stamp{Epoch: 1, Sequence: h.sequence}
-	changed := !m.read || rebuilt
 	for _, d := range decisions {
 		if !d.Pool.IsValid() {
 			m.unnamed++
