@@ -42,8 +42,8 @@ type Config struct {
 	Debounce time.Duration
 	// GracePeriod is how long a disconnected peer may take to reconnect. Default: 5 s.
 	GracePeriod time.Duration
-	// The channel ends the stream of a peer that exceeds Limits or violates the protocol. It then
-	// calls Exceeded, if that is set.
+	// The channel ends the stream of a peer that exceeds Limits or violates the protocol, and calls
+	// Exceeded, if set.
 	Limits   Limits
 	Exceeded func(peer, problem string)
 	// Received, if set, returns how long to delay the acknowledgement of a message. It has no
@@ -138,7 +138,7 @@ func (c *Channel) notify() {
 	c.changed = make(chan struct{})
 }
 
-// until waits until holds, which it calls with mu held, is true, or ctx ends.
+// until waits until holds, called with mu held, returns true, or ctx ends.
 func (c *Channel) until(ctx context.Context, holds func() bool) error {
 	for {
 		c.mu.Lock()
@@ -171,8 +171,8 @@ func (c *Channel) Synced(ctx context.Context) error {
 	return nil
 }
 
-// Isolated reports whether no other process can receive publications: no peer exists, or all have
-// been disconnected for longer than Config.GracePeriod.
+// Isolated reports whether no other process can receive publications: none exists, or all have been
+// disconnected for longer than Config.GracePeriod.
 func (c *Channel) Isolated() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -19,9 +19,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// ClientConfig returns the client configuration for the context `name` of a kubeconfig, and the
-// context's namespace. loaded comes from Kubeconfig. Clients read the files that loaded names
-// again, so they follow changes of these files.
+// ClientConfig returns the client configuration for a context of a kubeconfig, and the context's
+// namespace. loaded comes from Kubeconfig. Clients follow changes of the files that loaded names.
 func ClientConfig(disk *filesystem.Disk, loaded *api.Config, name string) (out *rest.Config, namespace string,
 	err error) {
 	loaded = loaded.DeepCopy()

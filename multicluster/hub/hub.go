@@ -36,7 +36,7 @@ const LeaseName = "penstock-hub"
 const (
 	// defaultMemory is the default of Config.Memory, and the limit that the chart sets.
 	defaultMemory = 512 << 20
-	// budgetPart is the part of the memory for members' objects. The process then uses half of it.
+	// Members' objects may take 1/budgetPart of the memory. The process then uses half of it.
 	budgetPart    = 5
 	checkInterval = 5 * time.Second
 )

@@ -11,9 +11,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// Kubeconfig reads a kubeconfig. It also reads the files that the kubeconfig names: if reading one
-// of them blocks, it must block here and not during later requests. raw is nil if the kubeconfig
-// itself cannot be read.
+// Kubeconfig reads a kubeconfig. It also reads the files that it names, because a read that blocks
+// must block here and not during requests. raw is nil if the kubeconfig cannot be read.
 func Kubeconfig(disk *filesystem.Disk, path string) (raw []byte, config *api.Config, err error) {
 	if raw, err = disk.Read(path); err != nil {
 		return nil, nil, err

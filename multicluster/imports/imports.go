@@ -81,8 +81,7 @@ func New(c Config) *Importer {
 		unnamed:  map[string]map[objectid.Pool]struct{}{}, unnamedAt: map[objectid.Pool][]string{}}
 }
 
-// SetAllow replaces the limits, keyed by member. It returns all pools: the caller must pass them to
-// Assemble.
+// SetAllow replaces the limits, keyed by member. It returns all pools, to pass to Assemble.
 func (i *Importer) SetAllow(allow map[string]v1alpha1.ClusterSetAllow) []objectid.Pool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -90,9 +89,8 @@ func (i *Importer) SetAllow(allow map[string]v1alpha1.ClusterSetAllow) []objecti
 	return i.all()
 }
 
-// SetLocal sets which pools of this cluster are an exporting cluster of the import with the same
-// name, and the weight of each (nil: 1). It returns the pools that the caller must pass to
-// Assemble.
+// SetLocal sets which pools of this cluster are exporting clusters of their imports, with their
+// weights (nil: 1). It returns the pools to pass to Assemble.
 func (i *Importer) SetLocal(cluster string, pools map[objectid.Pool]*int32) (changed []objectid.Pool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -110,8 +108,8 @@ func (i *Importer) SetLocal(cluster string, pools map[objectid.Pool]*int32) (cha
 	return changed
 }
 
-// SetPickerDown records why an exporting cluster's picker cannot be reached; why is "" if it can be
-// reached. source names the observer. It returns the pools that the caller must pass to Assemble.
+// SetPickerDown records why an exporting cluster's picker cannot be reached; why "": it can. source
+// names the observer. It returns the pools to pass to Assemble.
 func (i *Importer) SetPickerDown(p objectid.Pool, cluster, source, why string) []objectid.Pool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -141,7 +139,7 @@ func (i *Importer) exported(p objectid.Pool) []objectid.Pool {
 }
 
 // SetUnusable replaces the clusters of an import that translation cannot use. It returns the pools
-// that the caller must pass to Assemble.
+// to pass to Assemble.
 func (i *Importer) SetUnusable(p objectid.Pool, clusters map[string]Unusable) []objectid.Pool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -176,8 +174,8 @@ func sorted(pools []objectid.Pool) []objectid.Pool {
 
 // Assembled is the result of Assemble.
 type Assembled struct {
-	// Pools are the pools that were passed to Assemble, and the pools for which a member's limits
-	// newly allow more or fewer endpoints.
+	// Pools are the pools passed to Assemble, and the pools for which limits newly allow more or
+	// fewer endpoints.
 	Pools []objectid.Pool
 	// Placed states, for each export of Pools that is not withdrawn, whether this cluster imports
 	// it. Placement.Member is the exporter.
@@ -440,8 +438,8 @@ func allows(allow *v1alpha1.ClusterSetAllow, p objectid.Pool) bool {
 	return slices.Contains(allow.Namespaces, p.Namespace) || slices.Contains(allow.Pools, p.String())
 }
 
-// Unnamed returns a member's exports that the ClusterSet does not allow by name: at most `most` of
-// them, and their total number n. The result is as of the last Assemble.
+// Unnamed returns a member's exports that the ClusterSet does not allow by name, as of the last
+// Assemble: at most `most`, and their number n.
 func (i *Importer) Unnamed(member string, most int) (first []objectid.Pool, n int) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

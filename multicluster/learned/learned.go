@@ -49,7 +49,7 @@ const maxAddresses = 1024
 type Keeper struct {
 	cfg Config
 
-	mu    sync.RWMutex
+	mu    sync.Mutex
 	pools map[objectid.Target]map[netip.AddrPort]*address
 }
 
@@ -96,11 +96,11 @@ func (k *Keeper) Learn(ctx context.Context, pool objectid.Target, addrs []netip.
 		return fmt.Errorf("wait for an Envoy that needs endpoints of %s: %w", pool, err)
 	}
 	if waited { // peers may have had no Envoy at the first publication
-		k.mu.RLock()
+		k.mu.Lock()
 		for _, addr := range addrs {
 			k.publish(pool, addr)
 		}
-		k.mu.RUnlock()
+		k.mu.Unlock()
 	}
 	if err := k.deliver(ctx, rev, pool); err != nil {
 		return err
@@ -135,25 +135,19 @@ func (k *Keeper) deliver(ctx context.Context, rev uint64, pool objectid.Target) 
 func (k *Keeper) Isolated() bool { return k.cfg.Delivery.Isolated() }
 
 func (k *Keeper) known(pool objectid.Target, addrs []netip.AddrPort) bool {
-	now := k.cfg.Now()
-	k.mu.RLock()
-	aged := false
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now, aged := k.cfg.Now(), false
 	for _, a := range addrs {
 		known := k.pools[pool][a]
 		if known == nil || !known.delivered {
-			k.mu.RUnlock()
 			return false
 		}
 		aged = aged || known.until.Sub(now) < k.cfg.For-k.step()
 	}
-	k.mu.RUnlock()
-	if aged {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		for _, a := range addrs {
-			if known := k.pools[pool][a]; known != nil {
-				k.extend(pool, a, now.Add(k.cfg.For))
-			}
+	for _, a := range addrs {
+		if aged {
+			k.extend(pool, a, now.Add(k.cfg.For))
 		}
 	}
 	return true

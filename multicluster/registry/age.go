@@ -21,8 +21,7 @@ func aged(since int64) *age {
 func (e *Export) Since() int64 { return e.age.since.Load() }
 
 // Imported records which exports this cluster begins and ceases to import. It sets Export.Since of
-// the begun exports without one to since, in microseconds since 1970, and of the ceased exports to
-// 0.
+// the begun ones without one to since, in microseconds since 1970, and of the ceased ones to 0.
 func (r *Registry) Imported(begun, ceased []RecordID) (since int64) {
 	var dated []RecordID
 	date := func(t txn, ids []RecordID, since int64) {

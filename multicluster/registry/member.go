@@ -17,8 +17,7 @@ type State string
 const (
 	// Ready means that the member's lease has not expired.
 	Ready State = "Ready"
-	// Draining means that the member leaves the set, or that an operator drains it. Its exports get
-	// no new requests.
+	// Draining means that the member leaves the set or is drained. Its exports get no new requests.
 	Draining State = "Draining"
 	// Stale means that the member is connected, but its lease has expired.
 	Stale State = "Stale"
@@ -78,8 +77,8 @@ type lease struct {
 
 func (l *lease) end() time.Duration { return l.deadline }
 
-// SetMembers replaces the members, and returns the pools that multicluster/imports must assemble
-// again. Exports of removed members drain.
+// SetMembers replaces the members; exports of removed ones drain. It returns the pools that
+// multicluster/imports must assemble again.
 func (r *Registry) SetMembers(names []string) []objectid.Pool {
 	return r.write(func(t txn) {
 		for _, m := range slices.Collect(t.allMembers(nil)) {
@@ -110,8 +109,8 @@ func (r *Registry) withdrawAll(t txn, m *Member) {
 	}
 }
 
-// Connected stores whether a member is connected. A reconnected member whose lease has expired is
-// Ready only after its next update.
+// Connected stores whether a member is connected. Once its lease has expired, only an update makes
+// it Ready.
 func (r *Registry) Connected(name string, connected bool) []objectid.Pool {
 	return r.write(func(t txn) {
 		m := t.member(name)

@@ -35,8 +35,7 @@ type Record struct {
 	Since int64
 	// Withdrawn means that the export drains.
 	Withdrawn bool
-	// Reason states why this cluster does not use the export although the export has an Offer.
-	// Restore ignores it.
+	// Reason states why this cluster does not use an export with an Offer. Restore ignores it.
 	Reason, Message string
 	// Draining means that the member drains.
 	Draining bool
@@ -48,8 +47,8 @@ type Record struct {
 func byID(a, b Record) int { return a.Compare(b.RecordID) }
 
 // Restore applies the records of members that have not sent an update, and returns the pools that
-// multicluster/imports must assemble. The members are Unreachable until their first update. Restore
-// skips records with another UID than the member's.
+// multicluster/imports must assemble. These members are Unreachable. It skips records with another
+// UID than the member's.
 func (r *Registry) Restore(records []Record) []objectid.Pool {
 	records = slices.SortedFunc(slices.Values(records), byID)
 	return r.write(func(t txn) {
@@ -142,8 +141,7 @@ func (e *Export) record(m *Member) (Record, bool) {
 // Unsaved returns a channel that has an element while TakeUnsaved may return changed records.
 func (r *Registry) Unsaved() <-chan struct{} { return r.wake }
 
-// TakeUnsaved returns the records that changed since the last call, and the ids of deleted records,
-// sorted.
+// TakeUnsaved returns the changed records since the last call, and the ids of deleted ones, sorted.
 func (r *Registry) TakeUnsaved() (changed []Record, gone []RecordID) {
 	r.mu.Lock()
 	ids := r.unsaved
@@ -173,8 +171,7 @@ func (r *Registry) TakeUnsaved() (changed []Record, gone []RecordID) {
 	return changed, gone
 }
 
-// MarkUnsaved makes the next TakeUnsaved return these records, for example because they could not
-// be saved.
+// MarkUnsaved makes the next TakeUnsaved return these records, too.
 func (r *Registry) MarkUnsaved(ids ...RecordID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

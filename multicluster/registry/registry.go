@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/fault"
 )
 
-// WatchSet watches the results of the methods that it is passed to. Its method WatchCtx returns
-// once one of these results may have changed.
+// WatchSet watches the results of methods. Its method WatchCtx returns once one of them may have
+// changed.
 type WatchSet = memdb.WatchSet
 
 // NewWatchSet makes an empty WatchSet.
@@ -67,16 +67,14 @@ func (r *Registry) now() time.Duration { return max(r.cfg.Now().Sub(r.began), 0)
 type Update struct {
 	Member string
 	UID    string
-	// Stamp is the update's stamp. After the update, all exports of the member up to Stamp are
-	// known.
+	// Stamp is the update's stamp, up to which all exports of the member are known after it.
 	Stamp Stamp
 	// Started is when the member began to publish, by its own clock; zero: unknown.
 	Started time.Time
 	// Snapshot means that Exports has all exports of the member. Its other exports are withdrawn.
 	Snapshot bool
-	// Partial means that the update is part of a snapshot, and further updates follow. Only the
-	// last update, which is not Partial, withdraws exports. Before lists the exports of the
-	// preceding updates.
+	// Partial means that further updates of the same snapshot follow: only the last one withdraws
+	// exports. Before lists the exports of the preceding ones.
 	Partial bool
 	Before  []objectid.Pool
 	// Exports are new and changed exports, each with the stamp of its last change. Withdrawn are
@@ -92,7 +90,7 @@ type Update struct {
 }
 
 // Rejection reports that Apply dropped an update or some of its exports. After the next update
-// without a Rejection, the caller must request all exports of the member again.
+// without one, the caller must request all exports of the member again.
 type Rejection struct {
 	Member  string
 	Problem string
@@ -282,8 +280,7 @@ func (r *Registry) export(t txn, e *Export, known Stamp) (problem string) {
 	return ""
 }
 
-// Next returns the time until the next lease or drain ends, when Expire must be called; false: no
-// lease or drain runs.
+// Next returns the time until Expire must be called; false: no lease or drain runs.
 func (r *Registry) Next() (time.Duration, bool) {
 	const never = time.Duration(math.MaxInt64)
 	t, next := r.read(), never
@@ -298,8 +295,8 @@ func (r *Registry) Next() (time.Duration, bool) {
 	return max(next-r.now(), 0), next < never
 }
 
-// Expire ends the leases whose time has passed, and drops the exports that have drained. It returns
-// the pools that multicluster/imports must assemble again.
+// Expire ends leases, and drops drained exports. It returns the pools that multicluster/imports
+// must assemble again.
 func (r *Registry) Expire() []objectid.Pool {
 	return r.write(func(t txn) {
 		r.expireLeases(t)

@@ -28,15 +28,14 @@ type Share struct {
 	Priority uint32
 }
 
-// Weighted divides requests by weight. Retries are not divided. The division is exact if Envoy uses
-// round_robin. Shares are sorted by name. warning reports weights whose ratio exceeds MaxRatio.
+// Weighted divides requests, except retries, by weight: exactly, if Envoy uses round_robin. Shares
+// are sorted by name. warning reports weights whose ratio exceeds MaxRatio.
 func Weighted(members []Candidate) (shares []Share, warning string) {
 	return tiers(members, func(Candidate) int { return 0 })
 }
 
-// Locality prefers the members in the zone of own, this cluster, then the members in its region,
-// then all others. Weights divide the requests within each of these groups. Shares are sorted by
-// priority, then by name.
+// Locality prefers members in the zone of own, this cluster, then in its region, then all others.
+// Weights divide the requests within each group. Shares are sorted by priority, then by name.
 func Locality(own Place, members []Candidate) (shares []Share, warning string) {
 	return tiers(members, func(c Candidate) int {
 		near := own.Region != "" && c.Region == own.Region

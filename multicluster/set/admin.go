@@ -67,8 +67,8 @@ type MemberStatus struct {
 	Unacknowledged bool `json:"unacknowledged,omitempty"`
 	// Updated is when this process received the member's last update; zero: never.
 	Updated time.Time `json:"updated,omitzero"`
-	// Exports are this cluster's pools that the member may import. Imports are the pools that the
-	// member exports to this cluster. Both are sorted.
+	// Exports are this cluster's pools that the member may import, and Imports the member's
+	// exports. Both are sorted.
 	Exports  []PoolStatus `json:"exports"`
 	Imports  []PoolStatus `json:"imports"`
 	Findings []string     `json:"findings,omitempty"`
@@ -77,8 +77,8 @@ type MemberStatus struct {
 	Denied bool `json:"denied,omitempty"`
 	// Traffic counts the requests to the member that Envoys reported to this process; nil: none.
 	Traffic *Traffic `json:"traffic,omitempty"`
-	// Published has CA certificates, in PEM, that vouch for the member in addition to its bundle in
-	// the ClusterSet.
+	// Published has CA certificates, in PEM, that vouch for the member beside its bundle in the
+	// ClusterSet.
 	Published string `json:"published,omitempty"`
 	// PublishedUnder is the Fingerprint of the ClusterSet's bundle that authenticated Published.
 	// With another bundle, Published is not trusted.

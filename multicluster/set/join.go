@@ -155,8 +155,8 @@ func shared(a, b string) bool {
 	})
 }
 
-// Claims summarizes in one line what the entry of a new member states, for a user who decides
-// whether to trust it.
+// Claims summarizes the entry of a new member in one line, for a user who decides whether to trust
+// it.
 func Claims(m *v1alpha1.ClusterSetMember) string {
 	namespaces := "it exports nothing now"
 	if len(m.Allow.Namespaces) > 0 {

@@ -28,8 +28,8 @@ const (
 	agreeInterval = 10 * time.Second
 )
 
-// Restore loads the stored exports of members. Call it before the first translation. If no
-// ClusterSet exists yet, the exports are loaded when the first ClusterSet appears.
+// Restore loads the stored exports of members. Without a ClusterSet, they are loaded when the first
+// one appears. Call it before the first translation.
 func (s *Set) Restore(ctx context.Context) {
 	view := s.cfg.Store.View()
 	if len(store.ClusterSets.All(view)) > 0 {
@@ -37,8 +37,8 @@ func (s *Set) Restore(ctx context.Context) {
 	}
 }
 
-// Settle waits, at most settleTimeout, until all exports that Restore loaded have endpoints.
-// Records in an API server have no endpoints: these come from Config.Local or from the members.
+// Settle waits, at most settleTimeout, until all exports that Restore loaded have endpoints, which
+// may come from Config.Local or from the members.
 func (s *Set) Settle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()

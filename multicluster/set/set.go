@@ -49,8 +49,8 @@ type Config struct {
 	StateDir string
 	// Disk reads and writes the state folder; nil: the disk of this machine.
 	Disk statefile.Disk
-	// Identity is called when this process begins to publish. It returns the cluster's UID, and an
-	// epoch higher than the epochs of all earlier publishing processes.
+	// Identity returns the cluster's UID, and an epoch above all epochs of earlier publishing
+	// processes. It is called when this process begins to publish.
 	Identity func(ctx context.Context) (uid string, epoch uint64, err error)
 	// Authority stores the CA that signs this cluster's certificates for connections to members.
 	Authority authority.Secrets
@@ -71,8 +71,8 @@ type Config struct {
 	Connect channel.Connect
 	// Address is where members reach the port of Listen, HOST:PORT.
 	Address string
-	// Imported is called, from several goroutines, with pools whose imports may have changed. nil:
-	// Board shows the conditions of imports.
+	// Imported receives, from several goroutines, pools whose imports may have changed. nil: Board
+	// shows the conditions of imports.
 	Imported func(pools []objectid.Pool)
 	// Pickers are the addresses of this process's picker for other clusters; with Cleartext, gRPC
 	// without TLS.

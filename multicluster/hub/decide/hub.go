@@ -21,18 +21,17 @@ import (
 
 // Config configures a Hub.
 type Config struct {
-	// Imports is called with pools whose imports at a member may have changed. Exports is called
-	// with pools whose condition may have changed. They must not call the Hub.
+	// Imports receives pools whose imports at a member may have changed, and Exports pools whose
+	// condition may have changed. They must not call the Hub.
 	Imports, Exports func(member string, pools []objectid.Pool)
 	// Waited is called once every member is Settled. It may call the Hub.
 	Waited func()
 	// Drain is how long requests to a withdrawn export may continue. Default: 10 minutes.
 	Drain time.Duration
-	// Grace is how long the hub waits for a member's first read, and the lease of a member that was
-	// read. Default: 15 s.
+	// Grace is how long the hub waits for a member's first read, and the lease of a read member.
+	// Default: 15 s.
 	Grace time.Duration
-	// Never returns why no import may have an address, as a phrase that follows the address. It
-	// returns "" for an allowed address.
+	// Never returns why no import may have an address, as a phrase that follows it; "": it may.
 	Never func(netip.Addr) string
 	Now   func() time.Time // the clock, with monotonic readings; nil: time.Now
 }
