@@ -4,6 +4,7 @@
 //	channel      publish and subscribe
 //	learned      the endpoints that remote pickers name
 //	registry     members of the cluster set, their exports, leases
+//	fault        faults that the simulation must detect
 //	export       which pools this cluster exports, and how others reach them
 //	federation   members exchange exports
 //	imports      members' exports, as objects that translation reads

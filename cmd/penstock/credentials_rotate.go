@@ -67,7 +67,7 @@ func rotateState(cmd *cobra.Command, at *files, overlap time.Duration) error {
 		return err
 	}
 	path := set.AuthorityFile(dir)
-	if err := rotate(cmd.Context(), cmd.OutOrStdout(), path, set.FileAuthority(dir), overlap); err != nil {
+	if err := rotate(cmd.Context(), cmd.OutOrStdout(), path, set.OnDisk(dir).Authority(), overlap); err != nil {
 		if authority.ErrNone(err) {
 			return fmt.Errorf("%s: %w, with a ClusterSet", path, err)
 		}

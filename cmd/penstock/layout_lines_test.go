@@ -33,7 +33,6 @@ var (
 	longFunctions = map[string]string{
 		"multicluster/federation/federation.go receive": "one message in the order of its topics",
 		"multicluster/registry/registry.go apply":       "one update: every check precedes every write",
-		"multicluster/set/follow.go report":             "the conditions of a ClusterSet, in their order",
 		"multicluster/channel/follow.go read":           "one stream, from its first message to its end",
 	}
 )

@@ -42,12 +42,12 @@ type Config struct {
 	Debounce time.Duration
 	// GracePeriod is how long a disconnected peer may take to reconnect. Default: 5 s.
 	GracePeriod time.Duration
-	// The channel ends the stream of a peer that exceeds Limits or violates the protocol. It then
-	// calls Exceeded, if that is set.
+	// The channel ends the stream of a peer that exceeds Limits or violates the protocol, and calls
+	// Exceeded, if set.
 	Limits   Limits
 	Exceeded func(peer, problem string)
-	// A large response arrives in parts, one message each. Received, if set, returns how long to
-	// delay the acknowledgement of a part, except the last part.
+	// Received, if set, returns how long to delay the acknowledgement of a message. It has no
+	// effect for the last message of a response.
 	Received func(peer string, in Received) time.Duration
 	// Now is the clock for certificates; nil: time.Now.
 	Now func() time.Time
@@ -59,8 +59,7 @@ type Config struct {
 // Received describes one message from a peer.
 type Received struct {
 	Items, Bytes int
-	// Dropped is nil if this message has no invalid key. Otherwise it describes the invalid keys of
-	// the response up to and including this message.
+	// Dropped describes the invalid keys of the response so far; nil if this message has none.
 	Dropped error
 }
 
@@ -106,6 +105,9 @@ func New(c Config) *Channel {
 		cfg: c, id: rand.Text(), expiryCheck: expiryCheck, topics: map[string]*Topic{},
 		subscribers: map[*subscriber]struct{}{}, peers: map[string]*peer{}, changed: make(chan struct{}),
 	}
+	if c.Connect == nil {
+		out.cfg.Connect = out.connect
+	}
 	out.SetPeers(c.Peers...)
 	return out
 }
@@ -136,8 +138,7 @@ func (c *Channel) notify() {
 	c.changed = make(chan struct{})
 }
 
-// until waits until holds() is true or ctx ends. It calls holds with mu held, at first and after
-// each notify.
+// until waits until holds, called with mu held, returns true, or ctx ends.
 func (c *Channel) until(ctx context.Context, holds func() bool) error {
 	for {
 		c.mu.Lock()
@@ -170,8 +171,8 @@ func (c *Channel) Synced(ctx context.Context) error {
 	return nil
 }
 
-// Isolated reports whether no other process can receive publications: no peer exists, or all have
-// been disconnected for longer than Config.GracePeriod.
+// Isolated reports whether no other process can receive publications: none exists, or all have been
+// disconnected for longer than Config.GracePeriod.
 func (c *Channel) Isolated() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

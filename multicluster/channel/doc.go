@@ -4,11 +4,10 @@
 // Topic publishes items and delivers peers' items. A Mirror keeps a topic's decoded values as peer
 // -> key -> value.
 //
-// The wire format is one gRPC stream with the messages of delta xDS. A request names a topic
-// (type_url). A response has items (resources, with ttl) and the keys of retracted items. The first
-// response of a topic is a snapshot; a topic that resumes sends only the differences after a lost
-// stream. The subscriber acknowledges a response once its items are in effect. A lost connection
-// retracts no items.
+// The wire format is one gRPC stream of delta xDS. A request names a topic (type_url). A response
+// has items (resources, with ttl) and the keys of retracted items. The first response of a topic is
+// a snapshot; a topic that resumes sends only the differences after a lost stream. The subscriber
+// acknowledges a response once its items are in effect. A lost connection retracts no items.
 //
 // Each subscriber has at most one response in flight per topic. No call waits longer than
 // Config.AckTimeout for an acknowledgement. Config.Limits and maxSubscribers bound the memory and

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sort"
 	"time"
+
+	"github.com/penstock-project/penstock/multicluster/fault"
 )
 
 type edit struct {
@@ -13,9 +15,8 @@ type edit struct {
 
 const keptEdits = 256
 
-// note records that the item of a key changed. It drops old edits if there are many. A subscriber
-// that needs a dropped edit receives a comparison of all items (walk.all). The caller holds
-// Channel.mu.
+// note records that the item of a key changed. It drops old edits if there are many: a subscriber
+// that needs them receives a comparison of all items (walk.all). The caller holds Channel.mu.
 func (t *Topic) note(key string) {
 	t.edits = append(t.edits, edit{t.seq, key})
 	if len(t.edits) > 2*len(t.items)+keptEdits {
@@ -25,8 +26,8 @@ func (t *Topic) note(key string) {
 	}
 }
 
-// since returns the edits with numbers above seq. It returns false if note dropped some of these
-// edits, or if Judge was called after seq. The caller holds Channel.mu.
+// since returns the edits with numbers above seq; false if some were dropped, or if Judge was
+// called after seq. The caller holds Channel.mu.
 func (t *Topic) since(seq uint64) (edits []edit, ok bool) {
 	if seq < t.forgotten || seq < t.judged {
 		return nil, false
@@ -34,8 +35,8 @@ func (t *Topic) since(seq uint64) (edits []edit, ok bool) {
 	return t.edits[sort.Search(len(t.edits), func(i int) bool { return t.edits[i].seq > seq }):], true
 }
 
-// Judge applies the filter of Topic.Visible to all items again. It sends newly visible items and
-// retracts hidden ones.
+// Judge applies Topic.Visible to all items again: it sends newly visible items and retracts hidden
+// ones.
 func (t *Topic) Judge() {
 	t.channel.mu.Lock()
 	defer t.channel.mu.Unlock()
@@ -79,7 +80,7 @@ func (t *Topic) concerned(edits []edit) func(*subscriber, *subscription) bool {
 	return func(s *subscriber, _ *subscription) bool { return names[s.name] }
 }
 
-// A walk collects the items and retractions of one response. Channel.mu is held throughout.
+// A walk collects one response. Channel.mu is held throughout.
 type walk struct {
 	topic *Topic
 	to    *subscriber
@@ -89,7 +90,8 @@ type walk struct {
 }
 
 func (w *walk) put(key string, it published) {
-	if version, ok := w.sub.has[key]; it.expired(w.now) || ok && (version == it.version || faulty("resumption")) {
+	version, ok := w.sub.has[key]
+	if it.expired(w.now) || ok && (version == it.version || fault.Injected("resumption")) {
 		return
 	}
 	w.out.Resources = append(w.out.Resources, it.encode(key, w.now))

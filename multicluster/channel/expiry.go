@@ -15,8 +15,8 @@ import (
 var errExpired = status.Error(codes.Unauthenticated,
 	"the certificate of this connection has expired: connect again with its successor")
 
-// expiryCheck is the interval at which the time until a certificate's expiry is computed again,
-// because the system clock may be adjusted.
+// expiryCheck bounds a wait for the expiry of a certificate, because the system clock may be
+// adjusted.
 const expiryCheck = time.Minute
 
 // expires returns the earliest expiry of the peer's certificates; zero: never.
@@ -25,10 +25,7 @@ func expires(ctx context.Context) (first time.Time) {
 	if !ok {
 		return first
 	}
-	info, ok := from.AuthInfo.(credentials.TLSInfo)
-	if !ok {
-		return first
-	}
+	info, _ := from.AuthInfo.(credentials.TLSInfo) // empty without TLS
 	chain := info.State.PeerCertificates
 	if len(info.State.VerifiedChains) > 0 {
 		chain = info.State.VerifiedChains[0]
@@ -51,12 +48,8 @@ func (c *Channel) untilExpiry(ctx context.Context, at time.Time) error {
 		if left <= 0 {
 			return errExpired
 		}
-		timer := time.NewTimer(min(left, c.expiryCheck))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !Pause(ctx, min(left, c.expiryCheck)) {
 			return ctx.Err()
-		case <-timer.C:
 		}
 	}
 }

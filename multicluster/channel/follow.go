@@ -23,13 +23,13 @@ import (
 )
 
 const (
-	// retryInterval is short, so that this process quickly connects to a starting peer.
+	// retryInterval is short, because a peer may be starting.
 	retryInterval = 100 * time.Millisecond
 	// shortestPause is the first pause after a stream that ended because of the peer's messages.
-	// Each further pause is twice as long, up to longestPause.
+	// Each further pause is twice as long.
 	shortestPause = time.Second
 	longestPause  = 8 * time.Second
-	// calm is how long a stream must last to reset the pause to shortestPause.
+	// calm is how long a stream must last to reset the pause.
 	calm           = time.Minute
 	connectTimeout = time.Second
 )
@@ -45,8 +45,8 @@ type peer struct {
 	self    bool
 	seen    time.Time       // when the process was last connected, or became a peer
 	synced  map[string]bool // topics whose snapshot is in effect; nil: not connected
-	// versions has the versions of the peer's items, by topic, then by key. It has no entry for a
-	// topic before its snapshot or after an error.
+	// versions has the versions of the peer's items, by topic, then by key; no entry before a
+	// snapshot and after an error.
 	versions map[string]map[string]string
 	logs     quota
 }
@@ -60,11 +60,13 @@ func (p *peer) connected() bool { return len(p.synced) > 0 }
 func (c *Channel) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	defer all.Wait()
-	for _, t := range c.topicsByName() {
+	c.mu.Lock()
+	for _, t := range c.topics {
 		for _, run := range t.run {
 			all.Go(func() { run(ctx) })
 		}
 	}
+	c.mu.Unlock()
 	for {
 		c.mu.Lock()
 		changed := c.changed
@@ -84,14 +86,8 @@ func (c *Channel) Run(ctx context.Context) error {
 	}
 }
 
-func (c *Channel) topicsByName() map[string]*Topic {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return maps.Clone(c.topics)
-}
-
-// errRedial ends the attempt to connect to a peer that is reachable again: a new connection follows
-// at once. ResetConnectBackoff is not used, because in grpc-go 1.85 it races with the resolver.
+// errRedial ends the attempt to connect to a peer that is back. ResetConnectBackoff would race with
+// the resolver in grpc-go 1.85.
 var errRedial = errors.New("the peer is back")
 
 // The caller holds c.mu.
@@ -110,11 +106,7 @@ func (c *Channel) dial(p *peer) (Connection, error) {
 	if c.cfg.CredentialsOf != nil {
 		with = c.cfg.CredentialsOf(p.address)
 	}
-	connect := c.connect
-	if c.cfg.Connect != nil {
-		connect = c.cfg.Connect
-	}
-	conn, err := connect(p.address, with)
+	conn, err := c.cfg.Connect(p.address, with)
 	if err != nil {
 		return nil, err
 	}
@@ -247,18 +239,16 @@ func (c *Channel) lost(ctx context.Context, p *peer, self bool) {
 	}
 }
 
-// read receives a peer's responses until the stream ends. It delivers and acknowledges each topic
-// independently of the other topics.
+// read receives a peer's responses until the stream ends. Topics are delivered and acknowledged
+// independently.
 func (c *Channel) read(ctx context.Context, p *peer, conn Connection, connected func()) error {
 	ctx, end := context.WithCancelCause(ctx)
-	stop := func() { end(nil) }
-	defer stop()
+	defer end(nil)
 	c.mu.Lock()
 	topics, tried := maps.Clone(c.topics), p.tried
 	p.redial = end
 	c.mu.Unlock()
-	// The first attempt fails at once if the peer does not listen, because Synced must not wait for
-	// that peer.
+	// The first attempt fails at once if the peer does not listen, because Synced waits for it.
 	raw, err := conn.NewStream(ctx, &stream, method,
 		grpc.ForceCodecV2(newBounded(responseShape, c.cfg.Limits.items())),
 		grpc.MaxCallRecvMsgSize(c.cfg.Limits.message()), grpc.WaitForReady(tried))
@@ -288,7 +278,7 @@ func (c *Channel) read(ctx context.Context, p *peer, conn Connection, connected 
 	}
 	var delivering sync.WaitGroup
 	defer delivering.Wait()
-	defer stop()
+	defer end(nil)
 	incomplete := assembly{limits: c.cfg.Limits, parts: map[string]*response{}}
 	for {
 		r, err := s.Recv()
@@ -319,8 +309,7 @@ func (c *Channel) read(ctx context.Context, p *peer, conn Connection, connected 
 		if err != nil {
 			return violation{fmt.Errorf("topic %s: %w", f.topic.name, err)}
 		}
-		// The acknowledgement lets the peer send this topic's next message. Other topics do not
-		// wait for it.
+		// The acknowledgement lets the peer send the next message of this topic alone.
 		delivering.Go(func() {
 			if whole == nil {
 				if !Pause(ctx, wait) {
@@ -373,12 +362,10 @@ func Pause(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	}
 }

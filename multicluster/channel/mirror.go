@@ -8,9 +8,6 @@ import (
 	"time"
 )
 
-// KeepForever keeps values until the peer retracts them or publishes a snapshot without them.
-const KeepForever time.Duration = -1
-
 // MirrorConfig configures a Mirror.
 type MirrorConfig[T any] struct {
 	// Decode decodes an item. Items with an error are skipped and logged.
@@ -46,8 +43,9 @@ type Mirror[T any] struct {
 
 type mirrored[T any] struct {
 	value T
-	stale bool      // the peer is disconnected, or has not published the item again
-	until time.Time // when a stale value expires; zero: never
+	// until is when a stale value expires: its peer is disconnected, or has not published it again.
+	// Zero: the value is not stale.
+	until time.Time
 }
 
 // NewMirror subscribes to a topic. Call it before Channel.Run.
@@ -101,7 +99,7 @@ func (m *Mirror[T]) Values() iter.Seq[T] {
 func (m *Mirror[T]) DropStale(key string) {
 	m.change(func() (changes []Change[T]) {
 		for peer, values := range m.peers {
-			if v, ok := values[key]; ok && v.stale {
+			if v, ok := values[key]; ok && !v.until.IsZero() {
 				changes = append(changes, m.drop(peer, key))
 			}
 		}
@@ -112,11 +110,9 @@ func (m *Mirror[T]) DropStale(key string) {
 func (m *Mirror[T]) change(do func() []Change[T]) {
 	m.order.Lock()
 	defer m.order.Unlock()
-	changes := func() []Change[T] {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		return do()
-	}()
+	m.mu.Lock()
+	changes := do()
+	m.mu.Unlock()
 	if len(changes) > 0 && m.cfg.Changed != nil {
 		m.cfg.Changed(changes)
 	}
@@ -156,7 +152,7 @@ func (m *Mirror[T]) receive(_ context.Context, u Update) error {
 		}
 		gone := u.Retracted
 		// with a retention, values that the snapshot lacks stay until they expire
-		if u.Snapshot && m.cfg.Retention <= 0 {
+		if u.Snapshot && m.cfg.Retention == 0 {
 			for key := range m.peers[u.Peer] {
 				if !published[key] {
 					gone = append(gone, key)
@@ -175,24 +171,20 @@ func (m *Mirror[T]) receive(_ context.Context, u Update) error {
 
 // The caller holds mu.
 func (m *Mirror[T]) disconnect(peer string) (changes []Change[T]) {
-	until := time.Time{}
-	if m.cfg.Retention > 0 {
-		until = time.Now().Add(m.cfg.Retention)
-		select {
-		case m.timer <- struct{}{}:
-		default:
-		}
-	}
-	for key, v := range maps.Clone(m.peers[peer]) {
-		switch {
-		case m.cfg.Retention == 0:
+	if m.cfg.Retention == 0 {
+		for key := range maps.Clone(m.peers[peer]) {
 			changes = append(changes, m.drop(peer, key))
-		case !v.stale:
-			v.stale, v.until = true, until
-			m.peers[peer][key] = v
+		}
+		return changes
+	}
+	until := time.Now().Add(m.cfg.Retention)
+	for key, v := range m.peers[peer] {
+		if v.until.IsZero() {
+			m.peers[peer][key] = mirrored[T]{v.value, until}
 		}
 	}
-	return changes
+	flush(m.timer)
+	return nil
 }
 
 func (m *Mirror[T]) expire(ctx context.Context) {
@@ -202,25 +194,22 @@ func (m *Mirror[T]) expire(ctx context.Context) {
 			now := time.Now()
 			for peer, values := range maps.Clone(m.peers) {
 				for key, v := range maps.Clone(values) {
-					if left := v.until.Sub(now); !v.stale || v.until.IsZero() {
-						continue
-					} else if left > 0 {
+					switch left := v.until.Sub(now); {
+					case v.until.IsZero():
+					case left > 0:
 						next = min(next, left)
-						continue
+					default:
+						changes = append(changes, m.drop(peer, key))
 					}
-					changes = append(changes, m.drop(peer, key))
 				}
 			}
 			return changes
 		})
-		timer := time.NewTimer(next)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return
 		case <-m.timer:
-		case <-timer.C:
+		case <-time.After(next):
 		}
-		timer.Stop()
 	}
 }

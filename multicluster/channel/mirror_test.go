@@ -91,16 +91,3 @@ func TestMirror_RetentionOutlivesDisconnect(t *testing.T) {
 		r.expect("published again", "b", map[string]int{"p": 4})
 	})
 }
-
-func TestMirror_SilentPeerRetractsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newMirrorRig(t, KeepForever)
-		_ = r.receive(Update{Peer: "p"}, map[string]string{"a": "1", "b": "2"})
-		_ = r.receive(Update{Peer: "p", Disconnected: true}, nil)
-		time.Sleep(1000 * time.Hour)
-		r.expect("silent", "a", map[string]int{"p": 1})
-		_ = r.receive(Update{Peer: "p", Snapshot: true}, map[string]string{"b": "2"})
-		r.expect("retracted by a snapshot", "a", map[string]int{})
-		r.expect("still published", "b", map[string]int{"p": 2})
-	})
-}

@@ -8,8 +8,8 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// A response above these bounds is sent in parts. Each part waits for the acknowledgement of the
-// previous part, so memory is bounded at both ends.
+// A response above these bounds is sent in parts, which bounds memory at both ends: each part waits
+// for the acknowledgement of the one before.
 const (
 	partItems = 1024
 	partBytes = 1 << 20
@@ -17,8 +17,7 @@ const (
 	partOverhead = 96
 )
 
-// The nonce of each part of a response, except the last part, contains partMark. Other nonces are
-// sequence numbers.
+// The nonces of all parts except the last contain partMark. Other nonces are sequence numbers.
 const partMark = "/"
 
 func split(whole *response) (parts []*response) {
@@ -59,8 +58,7 @@ type assembly struct {
 	bytes  int
 }
 
-// add adds a part of a response. It returns the whole response once the last part arrives, nil
-// before. An error ends the stream.
+// add returns the whole response once its last part arrives, nil before. An error ends the stream.
 func (a *assembly) add(r *response) (whole *response, err error) {
 	whole = a.parts[r.GetTypeUrl()]
 	last := !strings.Contains(r.GetNonce(), partMark)

@@ -2,7 +2,6 @@ package channel
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -49,9 +48,11 @@ type subscriber struct {
 	idle   int
 }
 
-func (s *subscriber) flush() {
+func (s *subscriber) flush() { flush(s.wake) }
+
+func flush(wake chan<- struct{}) {
 	select {
-	case s.wake <- struct{}{}:
+	case wake <- struct{}{}:
 	default:
 	}
 }
@@ -123,7 +124,7 @@ func (c *Channel) serve(stream *serverStream) error {
 		}
 		select {
 		case <-s.wake:
-			if !c.debounced(stream.Context()) {
+			if !Pause(stream.Context(), c.cfg.Debounce) {
 				return nil
 			}
 		case err := <-expiry:
@@ -134,20 +135,6 @@ func (c *Channel) serve(stream *serverStream) error {
 			}
 			return nil
 		}
-	}
-}
-
-func (c *Channel) debounced(ctx context.Context) bool {
-	if c.cfg.Debounce <= 0 {
-		return true
-	}
-	timer := time.NewTimer(c.cfg.Debounce)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }
 
@@ -175,12 +162,11 @@ func (c *Channel) leave(s *subscriber) {
 	}
 }
 
-// errUnsolicited ends the stream of a subscriber that violates the protocol.
 var errUnsolicited = status.Errorf(codes.InvalidArgument,
 	"more than %d requests neither subscribe nor acknowledge a response", maxIdle)
 
-// request handles a subscriber's request: it subscribes to a topic, or acknowledges a response. A
-// topic that this release does not have is ignored.
+// request subscribes to a topic, or acknowledges a response. It ignores topics that this release
+// does not have.
 func (c *Channel) request(s *subscriber, r *request) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -221,8 +207,7 @@ func (s *subscriber) unsolicited() error {
 	return nil
 }
 
-// snapshots calls Topic.snapshot for each new subscription of s. It does not hold mu during the
-// call, because the function may publish.
+// snapshots calls Topic.snapshot, which may publish, without mu.
 func (c *Channel) snapshots(s *subscriber) {
 	c.mu.Lock()
 	var begin []*Topic
@@ -298,11 +283,10 @@ func (p published) encode(key string, now time.Time) *discoveryv3.Resource {
 }
 
 func decode(r *discoveryv3.Resource) (Item, error) {
-	it := Item{Key: r.GetName(), TTL: r.GetTtl().AsDuration()}
+	it := Item{Key: r.GetName(), Value: r.GetResource().GetValue(), TTL: r.GetTtl().AsDuration()}
 	if it.TTL < 0 {
 		return it, fmt.Errorf("its time to live is %v", it.TTL)
 	}
-	it.Value = r.GetResource().GetValue()
 	return it, nil
 }
 

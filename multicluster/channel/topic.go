@@ -86,13 +86,13 @@ func (c *Channel) Topic(name string) *Topic {
 }
 
 // Subscribe makes the channel call handle with every Update of a peer, one call at a time per peer.
-// The channel acknowledges the update afterwards, and logs errors. Call Subscribe before Run.
+// The update is acknowledged afterwards, and errors are logged. Call Subscribe before Run.
 func (t *Topic) Subscribe(handle func(ctx context.Context, u Update) error) {
 	t.handlers = append(t.handlers, handle)
 }
 
-// Snapshot makes the channel call the function make when another process subscribes. The items that
-// make returns are part of the first response. make may publish. Call Snapshot before Run.
+// Snapshot makes the channel call make when another process subscribes. The first response then
+// also has these items. make may publish. Call Snapshot before Run.
 func (t *Topic) Snapshot(make func() []Item) { t.snapshot = make }
 
 // Visible sets a filter: show reports whether a subscriber, named by Config.Identify, may receive
@@ -103,8 +103,8 @@ func (t *Topic) Visible(show func(subscriber, key string) bool) { t.visible = sh
 // Call it before Run.
 func (t *Topic) Addressed(to func(key string) string) { t.receiver = to }
 
-// Keys sets the check of the keys of peers' items. The channel drops an item if check returns an
-// error for its key. Call Keys before Run.
+// Keys sets the check of the keys of peers' items. Items with invalid keys are dropped. Call Keys
+// before Run.
 func (t *Topic) Keys(check func(key string) error) { t.keys = check }
 
 func (t *Topic) drop(r *response, problems *Problems) (dropped bool) {
@@ -126,12 +126,11 @@ func (t *Topic) drop(r *response, problems *Problems) (dropped bool) {
 	return dropped
 }
 
-// Resume makes a subscriber that reconnects receive changes instead of a snapshot. The publisher
-// and the subscriber both call it, before Run.
+// Resume makes a subscriber that reconnects receive changes instead of a snapshot. Publisher and
+// subscriber call it before Run.
 func (t *Topic) Resume() { t.resumes = true }
 
-// A handler returns ErrSendAgain to receive all items of the peer again. The channel then opens a
-// new stream.
+// A handler returns ErrSendAgain to receive all items of the peer again, on a new stream.
 var ErrSendAgain = errors.New("the peer is asked for all that it publishes")
 
 func (t *Topic) shows(s *subscriber, key string) bool {
@@ -224,15 +223,12 @@ func (t *Topic) Acknowledged(ctx context.Context) error {
 		if left <= 0 {
 			return nil
 		}
-		timeout := time.NewTimer(left)
 		select {
 		case <-ctx.Done():
-			timeout.Stop()
 			return fmt.Errorf("wait for peers to acknowledge %s: %w", t.name, ctx.Err())
 		case <-changed:
-		case <-timeout.C:
+		case <-time.After(left):
 		}
-		timeout.Stop()
 	}
 }
 
@@ -244,8 +240,7 @@ func (t *Topic) Published() uint64 {
 }
 
 // AcknowledgedBy reports whether the publications up to number published are in effect at every
-// subscriber with the name. It returns false without such a subscriber. changed closes when the
-// result may have changed.
+// subscriber with the name; false without one. changed closes when the result may have changed.
 func (t *Topic) AcknowledgedBy(name string, published uint64) (acknowledged bool, changed <-chan struct{}) {
 	t.channel.mu.Lock()
 	defer t.channel.mu.Unlock()
@@ -261,8 +256,8 @@ func (t *Topic) AcknowledgedBy(name string, published uint64) (acknowledged bool
 	return acknowledged, t.changed
 }
 
-// behind returns how long Acknowledged still waits for acknowledgements of publication number
-// target. 0 or less: the wait is over. The caller holds Channel.mu.
+// behind returns how long Acknowledged still waits for publication number target; 0 or less: the
+// wait is over. The caller holds Channel.mu.
 func (t *Topic) behind(target uint64, began, now time.Time) (left time.Duration) {
 	subscribed := map[string]bool{}
 	for s := range t.channel.subscribers {

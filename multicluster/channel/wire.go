@@ -14,8 +14,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// These constants bound the memory that a client can make this process use. The client may be an
-// attacker.
+// These constants bound the memory that a client, perhaps an attacker, makes this process use.
 const (
 	// maxRequest bounds a request, in bytes. maxVersions bounds the item versions in a request that
 	// resumes a topic. A subscriber above a bound requests a snapshot instead.
@@ -23,14 +22,14 @@ const (
 	maxVersions = 20_000
 	// maxIdle bounds the requests of a stream that neither subscribe nor acknowledge.
 	maxIdle = 64
-	// maxSubscribers bounds the streams of one name. After a change of its leader, a cluster has
-	// two streams for a short time.
+	// maxSubscribers bounds the streams of one name. A cluster that changes its leader has two for
+	// a short time.
 	maxSubscribers = 3
 	// maxStreams bounds the streams of a connection. window is the flow control window of a stream,
 	// in bytes.
 	maxStreams = 4
 	window     = 64 << 10
-	// requestBuffer is a connection's buffer for requests, in bytes. gRPC's default is 32 KiB.
+	// requestBuffer is in bytes. gRPC's default is 32 KiB.
 	requestBuffer    = 4 << 10
 	handshakeTimeout = 20 * time.Second
 	maxHeaders       = 32 << 10
@@ -58,8 +57,8 @@ func (l Limits) bytes() int {
 	return l.Bytes()
 }
 
-// shape has the allowed fields of a message, by field number. Fields with a nil shape are allowed
-// without a check of their content.
+// shape has the allowed fields of a message, by number. The content of a field with a nil shape is
+// not checked.
 type shape map[protowire.Number]shape
 
 // responseShape omits fields whose lists would be unbounded.
@@ -77,8 +76,8 @@ func newBounded(s shape, items int) bounded {
 	return bounded{encoding.GetCodecV2(proto.Name), s, items}
 }
 
-// ServerOptions returns options for a server whose clients only subscribe. They bound the memory
-// that clients use.
+// ServerOptions returns options for a server whose clients only subscribe, which bound their
+// memory.
 func ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newBounded(requestShape, maxVersions+maxOwn)),
@@ -173,8 +172,7 @@ func (q *quota) take(now time.Time) bool {
 	return true
 }
 
-// Problems collects errors. It keeps the first three and counts the rest, because a peer may cause
-// any number of errors.
+// Problems collects errors of a peer: the first three, and the number of the others.
 type Problems struct {
 	first []error
 	more  int
@@ -182,12 +180,8 @@ type Problems struct {
 
 // Add adds an error. It ignores nil.
 func (p *Problems) Add(err error) {
-	switch {
-	case err == nil:
-	case len(p.first) < 3:
-		p.first = append(p.first, err)
-	default:
-		p.more++
+	if err != nil {
+		p.Addf("%w", err)
 	}
 }
 

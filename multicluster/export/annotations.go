@@ -43,8 +43,7 @@ type Wish struct {
 	weight *int32
 }
 
-// problem is a mistake in an annotation. A pool with a mistake that is not harmless is not
-// exported.
+// problem is a mistake in an annotation. Unless it is harmless, the pool is not exported.
 type problem struct {
 	annotation, text, fix string
 	harmless              bool
@@ -56,9 +55,8 @@ func parse(annotations map[string]string, members []string) (w Wish, asked bool,
 	}
 	value, asked := annotations[Annotation]
 	if a := unknown(annotations); a != "" {
-		problems = append(problems,
-			problem{annotation: a, text: "a pool has no annotation of this name",
-				fix: "write one of " + strings.Join(known, ", "), harmless: true})
+		problems = append(problems, problem{a, "a pool has no annotation of this name",
+			"write one of " + strings.Join(known, ", "), true})
 	}
 	if !asked {
 		for _, a := range []string{ModeAnnotation, ToAnnotation, WeightAnnotation} {
@@ -123,10 +121,14 @@ func findings(owner report.Ref, problems []problem) (all []report.Finding) {
 		if p.harmless {
 			severity = report.Warning
 		}
-		field := fmt.Sprintf("metadata.annotations[%s]", p.annotation)
-		all = append(all, report.Finding{Severity: severity, Owner: owner, Field: field, Problem: p.text, Fix: p.fix})
+		all = append(all, found(owner, severity, p.annotation, p.text, p.fix))
 	}
 	return all
+}
+
+func found(owner report.Ref, severity report.Severity, annotation, problem, fix string) report.Finding {
+	return report.Finding{Severity: severity, Owner: owner, Field: "metadata.annotations[" + annotation + "]",
+		Problem: problem, Fix: fix}
 }
 
 // Check returns the mistakes in a pool's export annotations. set means that this cluster has a
@@ -141,12 +143,10 @@ func Check(pool *inferencev1.InferencePool, set bool, members []string) []report
 	all := findings(owner, problems)
 	hubs := func(p inferencev1.ParentStatus) bool { return p.ControllerName == hub }
 	if asked && !slices.ContainsFunc(pool.Status.Parents, hubs) {
-		all = append(all, report.Finding{
-			Severity: report.Warning, Owner: owner, Field: fmt.Sprintf("metadata.annotations[%s]", Annotation),
-			Problem: "no other cluster imports the pool: this cluster has no ClusterSet",
-			Fix: "join the clusters with `penstock clusters join`, have `penstock hub` read this one, or remove " +
-				"the annotation",
-		})
+		all = append(all, found(owner, report.Warning, Annotation,
+			"no other cluster imports the pool: this cluster has no ClusterSet",
+			"join the clusters with `penstock clusters join`, have `penstock hub` read this one, or remove "+
+				"the annotation"))
 	}
 	return all
 }

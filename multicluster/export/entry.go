@@ -59,8 +59,8 @@ const (
 	maxServices  = 16
 )
 
-// maxPickers bounds the picker addresses in one cluster's entry of an import, because an import is
-// one object with an entry for each cluster.
+// maxPickers bounds the picker addresses in a cluster's entry, because an import has one entry for
+// each cluster.
 const maxPickers = 256
 
 type missing struct{ reason, message string }
@@ -104,9 +104,8 @@ func entry(
 	return e, cut, nil
 }
 
-// ownPicker returns the part of an entry with the addresses of this cluster's Penstock picker. cut
-// is the number of addresses for which the entry has no room. no is the reason why there is no
-// picker.
+// ownPicker returns the addresses of this cluster's Penstock picker. cut counts the addresses
+// without room.
 func ownPicker(
 	c Config, pool *inferencev1.InferencePool,
 ) (out *inferenceapi.EndpointPickerImport, cut int, no *missing) {
@@ -122,8 +121,7 @@ func ownPicker(
 	if c.Cleartext {
 		protocol = string(inferencev1.AppProtocolH2C)
 	}
-	alone := c.Offers[objectid.PoolOf(pool)]
-	pickers := distinctPickers(c.Pickers, uint16(alone))
+	pickers := distinctPickers(c.Pickers, uint16(c.Offers[objectid.PoolOf(pool)]))
 	total, listed := len(pickers), 0
 	for _, at := range pickers[:min(total, maxPickers)] {
 		last := len(out.Service) - 1
@@ -142,23 +140,28 @@ func ownPicker(
 }
 
 func distinctPickers(list []netip.AddrPort, port uint16) []netip.AddrPort {
-	list = slices.Clone(list)
-	for i, at := range list {
-		list[i] = netip.AddrPortFrom(at.Addr().Unmap(), cmp.Or(port, at.Port()))
-	}
+	list = unmapped(list, port)
 	slices.SortFunc(list, func(a, b netip.AddrPort) int {
 		return cmp.Or(cmp.Compare(a.Port(), b.Port()), a.Addr().Compare(b.Addr()))
 	})
 	return slices.Compact(list)
 }
 
+// unmapped returns IPv4 addresses for IPv4-mapped ones, at a port; 0: each at its own port.
+func unmapped(list []netip.AddrPort, port uint16) (out []netip.AddrPort) {
+	for _, at := range list {
+		out = append(out, netip.AddrPortFrom(at.Addr().Unmap(), cmp.Or(port, at.Port())))
+	}
+	return out
+}
+
 func noAddress(format string, args ...any) *missing {
 	return &missing{NoAddressReason, fmt.Sprintf(format, args...)}
 }
 
-// ofPenstock completes an entry that a hub builds. It copies the picker's addresses from own, the
-// entry that the exporting cluster's Penstock published in a PoolExport.
-func ofPenstock(e *inferenceapi.ImportedCluster, own *inferenceapi.ImportedCluster) *missing {
+// ofPenstock copies the picker of an entry that a hub builds from own, a PoolExport of the
+// exporting Penstock.
+func ofPenstock(e, own *inferenceapi.ImportedCluster) *missing {
 	if own == nil || own.EndpointPicker == nil || own.EndpointPicker.Peer {
 		return &missing{NotSupportedReason,
 			"it has no endpointPickerRef, and no PoolExport of its cluster's own Penstock that has the address of " +
@@ -214,10 +217,8 @@ func addresses(svc *corev1.Service) (out []string) {
 		return []string{svc.Spec.ExternalName}
 	case corev1.ServiceTypeLoadBalancer:
 		for _, in := range svc.Status.LoadBalancer.Ingress {
-			if in.IP != "" {
-				out = append(out, in.IP)
-			} else if in.Hostname != "" {
-				out = append(out, in.Hostname)
+			if at := cmp.Or(in.IP, in.Hostname); at != "" {
+				out = append(out, at)
 			}
 		}
 	default:
@@ -242,10 +243,7 @@ func endpoints(list []netip.AddrPort, target []inferenceapi.Port) (out []inferen
 		usual = append(usual, p.Number)
 	}
 	slices.Sort(usual)
-	list = slices.Clone(list)
-	for i, at := range list {
-		list[i] = netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
-	}
+	list = unmapped(list, 0)
 	slices.SortFunc(list, netip.AddrPort.Compare)
 	for _, at := range slices.Compact(list) {
 		address := at.Addr().String()
@@ -267,28 +265,39 @@ func endpoints(list []netip.AddrPort, target []inferenceapi.Port) (out []inferen
 }
 
 func parents(atPeers bool, gateways []Gateway) (out []inferenceapi.ParentImport, no *missing) {
-	if atPeers {
-		return peers(gateways)
-	}
 	for _, g := range gateways {
-		if len(g.Addresses) == 0 || len(g.Ports) == 0 || len(out) == maxParents {
+		at := inferenceapi.ServiceImport{Addresses: g.Addresses, Ports: g.Ports[:min(len(g.Ports), maxPorts)]}
+		if atPeers {
+			at = inferenceapi.ServiceImport{}
+			if g.Peer != nil {
+				at = *g.Peer
+			}
+		}
+		if len(at.Addresses) == 0 || len(at.Ports) == 0 || len(out) == maxParents {
 			continue
 		}
-		out = append(out,
-			inferenceapi.ParentImport{Name: g.Name, Namespace: g.Namespace, Service: inferenceapi.ServiceImports{{
-				Addresses: g.Addresses[:min(len(g.Addresses), maxAddresses)],
-				Ports:     g.Ports[:min(len(g.Ports), maxPorts)],
-			}}})
+		at.Addresses = at.Addresses[:min(len(at.Addresses), maxAddresses)]
+		out = append(out, inferenceapi.ParentImport{Name: g.Name, Namespace: g.Namespace, Peer: atPeers,
+			Service: inferenceapi.ServiceImports{at}})
 	}
 	switch {
+	case len(out) > 0:
+		return out, nil
 	case len(gateways) == 0:
-		return nil, noAddress("no Gateway routes to it, and ParentMode needs one: name the pool in an HTTPRoute of a " +
-			"Gateway with an HTTP or HTTPS listener, or set " + ModeAnnotation + ": EndpointMode")
-	case len(out) == 0:
+		listener := " with an HTTP or HTTPS listener"
+		if atPeers {
+			listener = ""
+		}
+		return nil, noAddress("no Gateway routes to it, and ParentMode needs one: name the pool in an HTTPRoute of a "+
+			"Gateway%s, or set %s: EndpointMode", listener, ModeAnnotation)
+	case !atPeers:
 		return nil, noAddress("Gateway %s/%s, which routes to it, has no address that other clusters reach: give it "+
 			"one in spec.addresses, or start penstock with --members-address", gateways[0].Namespace, gateways[0].Name)
+	case !slices.ContainsFunc(gateways, func(g Gateway) bool { return g.Peer != nil }):
+		return nil, noAddress(noPeer)
 	}
-	return out, nil
+	return nil, noAddress("Gateway %s/%s, which routes to it, has no address that members reach: set "+
+		"spec.peerListener.address of the ClusterSet", gateways[0].Namespace, gateways[0].Name)
 }
 
 const noPeer = "no Gateway that routes to it has the peer listener of the ClusterSet: it needs members, and a port " +
@@ -296,26 +305,3 @@ const noPeer = "no Gateway that routes to it has the peer listener of the Cluste
 
 const noMember = "its Gateways have the peer listener of the ClusterSet once that has a member: see penstock " +
 	"clusters join"
-
-func peers(gateways []Gateway) (out []inferenceapi.ParentImport, no *missing) {
-	for _, g := range gateways {
-		if g.Peer != nil && len(g.Peer.Addresses) > 0 && len(out) < maxParents {
-			at := *g.Peer
-			at.Addresses = at.Addresses[:min(len(at.Addresses), maxAddresses)]
-			out = append(out, inferenceapi.ParentImport{
-				Name: g.Name, Namespace: g.Namespace, Peer: true, Service: inferenceapi.ServiceImports{at},
-			})
-		}
-	}
-	switch {
-	case len(out) > 0:
-		return out, nil
-	case len(gateways) == 0:
-		return nil, noAddress("no Gateway routes to it, and ParentMode needs one: name the pool in an HTTPRoute of a " +
-			"Gateway, or set " + ModeAnnotation + ": EndpointMode")
-	case !slices.ContainsFunc(gateways, func(g Gateway) bool { return g.Peer != nil }):
-		return nil, noAddress(noPeer)
-	}
-	return nil, noAddress("Gateway %s/%s, which routes to it, has no address that members reach: set "+
-		"spec.peerListener.address of the ClusterSet", gateways[0].Namespace, gateways[0].Name)
-}

@@ -108,18 +108,12 @@ func Decide(r store.Reader, c Config, id objectid.Pool, has Pool) (d Decision, o
 		if d.Waiting && len(c.Members) == 0 {
 			severity, d.Message = report.Info, noMember
 		}
-		d.Findings = append(d.Findings, report.Finding{
-			Severity: severity, Owner: owner, Field: fmt.Sprintf("metadata.annotations[%s]", Annotation),
-			Problem: "the pool is not exported: " + d.Message,
-		})
+		d.Findings = append(d.Findings, found(owner, severity, Annotation, "the pool is not exported: "+d.Message, ""))
 		return d, true
 	}
 	if cut > 0 {
-		d.Findings = append(d.Findings, report.Finding{
-			Severity: report.Info, Owner: owner, Field: fmt.Sprintf("metadata.annotations[%s]", Annotation),
-			Problem: fmt.Sprintf("other clusters reach only the first addresses of the picker: "+
-				"the export has no room for %d more", cut),
-		})
+		d.Findings = append(d.Findings, found(owner, report.Info, Annotation, fmt.Sprintf("other clusters reach only "+
+			"the first addresses of the picker: the export has no room for %d more", cut), ""))
 	}
 	d.Export = &Export{Pool: d.Pool, Entry: e, To: w.to}
 	if port, ok := c.Offers[id]; ok {

@@ -20,7 +20,8 @@ const (
 // that it imported the pool.
 const MemberUnreachableReason = "MemberUnreachable"
 
-const named = 8
+// IsFor reports whether a member may import the pool.
+func (e *Export) IsFor(member string) bool { return e.To == nil || slices.Contains(e.To, member) }
 
 // Has reports whether a placement is about this export, not about an earlier export of the pool.
 func (e *Export) Has(p registry.Placement) bool { return p.Any || p.Incarnation == e.Incarnation }
@@ -29,8 +30,7 @@ func (e *Export) Has(p registry.Placement) bool { return p.Any || p.Incarnation 
 // newly import the pool. before may be nil.
 func (e *Export) Continues(before *Export) bool {
 	return before != nil &&
-		(before.To == nil || e.To != nil && !slices.ContainsFunc(e.To,
-			func(m string) bool { return !slices.Contains(before.To, m) }))
+		(before.To == nil || e.To != nil && !slices.ContainsFunc(e.To, func(m string) bool { return !before.IsFor(m) }))
 }
 
 // Exported returns a pool's condition Exported. The condition is True once every member that may
@@ -45,7 +45,7 @@ func Exported(d Decision, members []string, placements []registry.Placement) rep
 	var reasons []string
 	imported := 0
 	for _, m := range members {
-		if d.Export.To != nil && !slices.Contains(d.Export.To, m) {
+		if !d.Export.IsFor(m) {
 			continue
 		}
 		reason := MemberUnreachableReason
@@ -77,10 +77,7 @@ func Exported(d Decision, members []string, placements []registry.Placement) rep
 	for _, reason := range reasons {
 		list := failed[reason]
 		slices.Sort(list)
-		text := strings.Join(list[:min(len(list), named)], ", ")
-		if more := len(list) - named; more > 0 {
-			text += fmt.Sprintf(" and %d more", more)
-		}
+		text := registry.Listed(list)
 		if i := slices.IndexFunc(list, func(m string) bool { return why[m] != "" }); i >= 0 {
 			prefix := ""
 			if len(list) > 1 {

@@ -8,8 +8,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/export"
 )
 
-// audience has the members that receive each exported pool. It has its own lock, because the
-// channel calls receives while it holds Channel.mu.
+// audience has its own lock, because the channel calls receives while it holds Channel.mu.
 type audience struct {
 	mu    sync.RWMutex
 	pools map[objectid.Pool][]string // members that receive a pool; nil: all members

@@ -13,8 +13,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// The endpoints of a pool are part of its record. If a pool has more than maxInline endpoints, they
-// are sent in separate parts instead, at most maxParts.
+// A pool with more than maxInline endpoints has them in separate parts instead of its record.
 const (
 	maxInline     = 64
 	perPart       = 32
@@ -23,8 +22,7 @@ const (
 	partSize      = 256 // overhead of a part, counted against Config.Share
 )
 
-// part has some endpoints of a pool. Its key is the key of the pool's record, "#" and the part's
-// number.
+// part has some endpoints of a pool. Its key is the record's key, "#" and a number.
 type part struct {
 	Epoch     uint64                          `json:"epoch"`
 	Sequence  uint64                          `json:"sequence"`
@@ -33,9 +31,9 @@ type part struct {
 
 func partKey(key string, n int) string { return key + "#" + strconv.Itoa(n) }
 
-// partsFor returns the number of parts, a power of two; 0: the record itself has the endpoints. It
-// keeps the previous number (before) unless parts become almost empty or too large, because a new
-// number sends all endpoints again.
+// partsFor returns the number of parts, a power of two; 0: the record itself has the endpoints. A
+// new number sends all endpoints again, so the number before stays unless parts become almost empty
+// or too large.
 func partsFor(n, before int) int {
 	if before > 0 && n > maxInline/2 && n > before*perPart/4 && n <= before*perPart*2 || before == 0 && n <= maxInline {
 		return before
@@ -76,9 +74,9 @@ type assemblies struct {
 	lack  shortage
 }
 
-// receive stores a record or a part of a pool's endpoints. If whole is true, e is the complete
-// export. Otherwise the caller calls assemblies.export after all items of the update. For an
-// invalid key, e.Pool is empty.
+// receive stores a record or a part of endpoints. If whole is true, e is the complete export.
+// Otherwise the caller calls export after all items of the update. e.Pool is empty for an invalid
+// key.
 func (a *assemblies) receive(key string, value []byte) (e registry.Export, whole bool, err error) {
 	at, err := receivedKey(key)
 	if err != nil {
@@ -103,13 +101,12 @@ func (a *assemblies) receive(key string, value []byte) (e registry.Export, whole
 	return e, false, nil
 }
 
-// room reserves size bytes of a pool for part n; n is -1 for the record. It returns an error if the
-// member's exports exceed their limit.
+// room reserves size bytes of a pool for part n; n is -1 for the record.
 func (a *assemblies) room(p objectid.Pool, n, size int) (*assembly, error) {
 	pool := a.pools[p]
 	if pool == nil {
 		if len(a.pools) >= maxAssemblies {
-			a.lack.crowded(maxAssemblies)
+			a.lack.most = maxAssemblies
 			return nil, fmt.Errorf("its cluster exports more than %d pools of many endpoints", maxAssemblies)
 		}
 		pool = &assembly{parts: map[int]part{}, sizes: map[int]int{}}
@@ -142,20 +139,20 @@ func (a *assemblies) put(p objectid.Pool, n int, value []byte) error {
 	return err
 }
 
+// drop drops part n of a pool, or the whole pool if n is -1.
 func (a *assemblies) drop(p objectid.Pool, n int) {
 	pool := a.pools[p]
-	if pool == nil {
-		return
-	}
-	for i, size := range pool.sizes {
-		if n < 0 || i == n {
+	switch {
+	case pool == nil:
+	case n < 0:
+		for _, size := range pool.sizes {
 			a.bytes -= size
-			delete(pool.parts, i)
-			delete(pool.sizes, i)
 		}
-	}
-	if n < 0 {
 		delete(a.pools, p)
+	default:
+		a.bytes -= pool.sizes[n]
+		delete(pool.parts, n)
+		delete(pool.sizes, n)
 	}
 }
 

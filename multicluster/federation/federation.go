@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -27,13 +28,12 @@ const (
 
 const stateKey = ""
 
-// renewal is the interval at which a cluster publishes its state, which renews its lease of 15 s at
-// the members.
-const renewal = 5 * time.Second
-
-// debounce is how long a response waits for more items, so that one response has all items of one
-// change.
-const debounce = time.Millisecond
+const (
+	// renewal is the interval at which a cluster publishes its state, to renew its leases of 15 s.
+	renewal = 5 * time.Second
+	// debounce is how long a response waits for more items of the same change.
+	debounce = time.Millisecond
+)
 
 // Config configures a Federation.
 type Config struct {
@@ -44,14 +44,14 @@ type Config struct {
 	// published to members.
 	Bundle func() []byte
 	// Apply receives members' exports. It returns false if it dropped some of them (doc.go).
-	// Connected receives whether a member is connected, after each change.
+	// Connected receives each change of a member's connection.
 	Apply     func(...registry.Update) bool
 	Connected func(member string, connected bool)
 	// Problem, if set, receives why a part of a member's update was dropped, or why the stream
 	// ended.
 	Problem func(member, problem string)
 	// Share returns the memory limit of a member's exports in bytes; nil: 64 MiB. Incomplete
-	// responses may take twice this size, at least 4 MiB.
+	// responses may take twice as much, at least 4 MiB.
 	Share func() int
 	// Denied, if set, receives why the certificate at a member's address is denied.
 	Denied func(member, problem string)
@@ -108,7 +108,8 @@ func New(c Config) *Federation {
 	f := &Federation{cfg: c, trust: newTrust(c.Certificate, c.Now), members: map[string]Member{},
 		left: map[string]bool{}, received: map[string]cluster{}, missed: map[string]bool{},
 		parts: map[string]*assemblies{}, placedAt: map[objectid.Pool]map[string]placed{},
-		askedFor: map[string]map[objectid.Pool]bool{}, decided: make(chan struct{})}
+		askedFor: map[string]map[objectid.Pool]bool{}, decided: make(chan struct{}),
+		dialled: connections{byMember: map[string]*net.TCPConn{}}}
 	f.channel = channel.New(channel.Config{
 		CredentialsOf: f.credentials, Identify: f.trust.identify, NameOf: f.nameAt, Dial: f.dialled.dial,
 		Connect: c.Connect, Debounce: debounce, Limits: f.limits(), Exceeded: f.exceeded, Received: f.messageReceived,
@@ -164,6 +165,7 @@ func (f *Federation) exceeded(address, problem string) {
 	}
 }
 
+// nameAt returns the name of the member at an address; "": no member has it.
 func (f *Federation) nameAt(address string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -181,9 +183,7 @@ func (f *Federation) Publish(uid string, epoch uint64, began time.Time) {
 }
 
 func (f *Federation) credentials(address string) credentials.TransportCredentials {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	name := f.members[address].Name
+	name := f.nameAt(address)
 	config := f.trust.client(name)
 	verify := config.VerifyConnection
 	config.VerifyConnection = func(s tls.ConnectionState) error {
@@ -250,16 +250,15 @@ func (f *Federation) SetMembers(members []Member) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !back || f.own.uid == "" {
-		f.publish()
-		return
+	var again []channel.Item
+	if back && f.own.uid != "" {
+		again = f.own.begin(f.own.uid, f.own.epoch)
 	}
-	f.publish(f.own.begin(f.own.uid, f.own.epoch)...)
+	f.publish(again...)
 }
 
-// noteLeft records members that left. back reports that such a member is in next again. It ignored
-// this cluster's records while it was no member, so the records need newer stamps. The caller holds
-// mu.
+// noteLeft records members that left. back reports that one is in next again: it has ignored this
+// cluster's records meanwhile, so they need newer stamps. The caller holds mu.
 func (f *Federation) noteLeft(next map[string]Member) (back bool) {
 	stays := map[string]bool{}
 	for _, m := range next {
@@ -306,8 +305,7 @@ func (f *Federation) Acknowledged(member string) (acknowledged bool, changed <-c
 	return f.exports.AcknowledgedBy(member, f.newest)
 }
 
-// decide closes f.decided, because members' reports wait for the first SetExports. The caller holds
-// mu.
+// decide lets members' reports take effect. The caller holds mu.
 func (f *Federation) decide() {
 	select {
 	case <-f.decided:
@@ -380,14 +378,13 @@ func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 			touched[e.Pool] = true
 		}
 	}
-	var withdrawn []objectid.Pool
 	for _, k := range in.Retracted {
 		switch at, err := receivedKey(k); {
 		case err != nil:
 		case at.kind == partKind:
 			parts.drop(at.pool, at.part)
 		case at.kind == recordKind:
-			withdrawn = append(withdrawn, at.pool)
+			u.Withdrawn = append(u.Withdrawn, at.pool)
 		}
 	}
 	for p := range touched {
@@ -402,8 +399,7 @@ func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 		u.Unread = unread
 		u.Exports = slices.DeleteFunc(u.Exports, func(e registry.Export) bool { return unread[e.Pool] != "" })
 	}
-	u.Withdrawn = withdrawn
-	for _, p := range withdrawn { // dropped after parts.export, which reads touched pools
+	for _, p := range u.Withdrawn { // dropped after parts.export, which reads touched pools
 		parts.drop(p, -1)
 	}
 	if !known {
@@ -419,8 +415,7 @@ func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 	if state.Started > 0 {
 		u.Started = time.UnixMilli(state.Started)
 	}
-	// No export may have a newer stamp than the state, because a withdrawal is compared with the
-	// state's stamp.
+	// A withdrawal is compared with the stamp of the state, so no export may have a newer stamp.
 	for i := range u.Exports {
 		if e := &u.Exports[i]; e.Stamp.Compare(u.Stamp) > 0 {
 			e.Stamp = u.Stamp
@@ -454,11 +449,11 @@ func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 	return problems.Err()
 }
 
-// slice is the number of exports in one call of Config.Apply. The call takes some milliseconds.
+// slice is the number of exports in one call of Config.Apply, which takes some milliseconds.
 const slice = 256
 
-// apply passes a large update to Config.Apply in slices with pauses (pace.go), so that updates of
-// other members wait for at most one slice. It returns false if Apply dropped some exports.
+// apply passes a large update to Config.Apply in slices with pauses, so that updates of other
+// members wait for at most one slice. It returns false if Apply dropped some exports.
 func (f *Federation) apply(ctx context.Context, peer string, u registry.Update) bool {
 	all, applied := u.Exports, true
 	for len(all) > slice {

@@ -94,9 +94,9 @@ func (t *trust) published(name string, pem []byte) (kept []byte) {
 	return kept
 }
 
-// under returns the first line of the stored form of a published bundle. The line has the hash of
-// the ClusterSet's bundle that authenticated the published bundle. When the ClusterSet's bundle is
-// replaced, for example after a leak, published bundles with the old hash are no longer trusted.
+// under returns the first line of the stored form of a published bundle: the hash of the
+// ClusterSet's bundle that authenticated it. Once that bundle is replaced, for example after a
+// leak, the published bundle is not trusted.
 func under(bundle []byte) []byte {
 	return fmt.Appendf(nil, "Published under %x\n", sha256.Sum256(bundle))
 }

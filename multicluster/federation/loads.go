@@ -14,7 +14,7 @@ import (
 const (
 	wantedTopic = "wanted"
 	loadsTopic  = "loads"
-	// loadTTL is how long a report stays published, for members that subscribe late.
+	// loadTTL lets members receive a report that subscribe late.
 	loadTTL   = 5 * time.Second
 	maxWanted = 4096
 	// maxLoadBlocks and maxSenders bound the lists of a report. maxSender bounds a sender's name,
@@ -72,8 +72,7 @@ func (f *Federation) Want(list []objectid.Member) {
 	f.wanted.Publish(items...)
 }
 
-// Wanted returns the pools whose load members request. It omits pools that are not exported to the
-// requesting member.
+// Wanted returns the pools whose load members request, without pools that are not exported to them.
 func (f *Federation) Wanted() (out []objectid.Member) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -138,16 +137,14 @@ func (f *Federation) PublishLoad(to objectid.Member, l Load) error {
 }
 
 func (f *Federation) receiveLoads(_ context.Context, in channel.Update) error {
-	f.mu.Lock()
-	m, ok := f.members[in.Peer]
-	f.mu.Unlock()
-	if !ok || f.cfg.Load == nil {
+	name := f.nameAt(in.Peer)
+	if name == "" || f.cfg.Load == nil {
 		return nil
 	}
 	var problems channel.Problems
 	for _, it := range in.Items {
 		p, err := memberPool(it.Key)
-		from := objectid.Member{Member: m.Name, Pool: p}
+		from := objectid.Member{Member: name, Pool: p}
 		if err == nil {
 			f.mu.Lock()
 			wanted := f.wants[from]

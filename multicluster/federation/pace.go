@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -11,11 +12,11 @@ import (
 )
 
 // The cost of a member's updates is a debt, in CPU time, that decreases by share*t in the time t.
-// While the debt exceeds burst, acknowledgements are delayed, so the member's next message waits.
+// While it exceeds burst, acknowledgements are delayed.
 //
-// The costs are estimates from the content of updates. Measured durations would include waits for
-// other members. On an AMD EPYC, decoding a record takes 9 ns per byte, and applying an export
-// takes 50 us. byteCost is doubled for TLS and garbage collection.
+// The costs are estimates from the content, because measured durations include waits for other
+// members. On an AMD EPYC, decoding a record takes 9 ns per byte, and applying an export 50 us.
+// byteCost is doubled for TLS and garbage collection.
 const (
 	share       = 0.03
 	burst       = 300 * time.Millisecond
@@ -56,16 +57,11 @@ func (p *paces) spent(member string, cost time.Duration, now time.Time) time.Dur
 func (p *paces) keep(stays func(address string) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for address := range p.byAddress {
-		if !stays(address) {
-			delete(p.byAddress, address)
-		}
-	}
+	maps.DeleteFunc(p.byAddress, func(address string, _ *pace) bool { return !stays(address) })
 }
 
-// messageReceived adds the cost of a message to the member's debt, and returns how long to delay
-// the acknowledgement. It runs for each message, so the parts of a large update are paced, too.
-// Invalid keys cost most.
+// messageReceived adds the cost of a message to the debt, and returns how long to delay its
+// acknowledgement. Invalid keys cost most.
 func (f *Federation) messageReceived(member string, in channel.Received) time.Duration {
 	cost := time.Duration(in.Items)*itemCost + time.Duration(in.Bytes)*byteCost
 	if in.Dropped != nil {
@@ -75,18 +71,18 @@ func (f *Federation) messageReceived(member string, in channel.Received) time.Du
 	return f.paces.spent(member, cost, time.Now())
 }
 
-// paced wraps handle so that the updates of one member take at most share of the CPU time. Each
-// update adds the cost least to the member's debt, and a failed update adds problemCost.
-func (f *Federation) paced(
-	least time.Duration, handle func(context.Context, channel.Update) error,
-) func(context.Context, channel.Update) error {
+type handler = func(context.Context, channel.Update) error
+
+// paced makes the updates of a member take at most share of the CPU time. Each adds the cost least
+// to the debt, and a failed one problemCost.
+func (f *Federation) paced(least time.Duration, handle handler) handler {
 	return func(ctx context.Context, in channel.Update) error {
 		err := handle(ctx, in)
 		cost := least
 		if err != nil {
 			cost = max(cost, problemCost)
 		}
-		if in.Disconnected { // no cost, but it still waits: a reconnect must not end the debt
+		if in.Disconnected { // it still waits: a reconnect must not end the debt
 			cost = 0
 		}
 		channel.Pause(ctx, f.paces.spent(in.Peer, cost, time.Now()))
@@ -94,9 +90,7 @@ func (f *Federation) paced(
 	}
 }
 
-func (f *Federation) noted(
-	handle func(context.Context, channel.Update) error,
-) func(context.Context, channel.Update) error {
+func (f *Federation) noted(handle handler) handler {
 	return func(ctx context.Context, in channel.Update) error {
 		err := handle(ctx, in)
 		if problem := errors.Join(in.Dropped, err); problem != nil && ctx.Err() == nil {

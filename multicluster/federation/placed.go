@@ -28,8 +28,7 @@ const (
 )
 
 // SetPlaced reports to each exporter (Placement.Member) whether this cluster imports its pools.
-// list has the placements of pools. If list omits an exporter of one of these pools, SetPlaced
-// retracts the earlier report to that exporter.
+// list has all placements of pools: SetPlaced retracts earlier reports that list omits.
 func (f *Federation) SetPlaced(pools []objectid.Pool, list []registry.Placement) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -74,10 +73,8 @@ func (f *Federation) SetPlaced(pools []objectid.Pool, list []registry.Placement)
 }
 
 func (f *Federation) receiveImports(ctx context.Context, in channel.Update) error {
-	f.mu.Lock()
-	m, ok := f.members[in.Peer]
-	f.mu.Unlock()
-	if !ok || in.Disconnected {
+	name := f.nameAt(in.Peer)
+	if name == "" || in.Disconnected {
 		return nil // a disconnected member retracts nothing
 	}
 	select {
@@ -85,7 +82,7 @@ func (f *Federation) receiveImports(ctx context.Context, in channel.Update) erro
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	out := registry.Reports{Member: m.Name, Snapshot: in.Snapshot}
+	out := registry.Reports{Member: name, Snapshot: in.Snapshot}
 	var problems channel.Problems
 	for _, it := range in.Items {
 		pool, err := memberPool(it.Key)
@@ -93,7 +90,7 @@ func (f *Federation) receiveImports(ctx context.Context, in channel.Update) erro
 			problems.Add(err)
 			continue
 		}
-		if !f.audience.has(m.Name, pool) {
+		if !f.audience.has(name, pool) {
 			continue
 		}
 		state, err := decodePlaced(pool, it.Value)

@@ -31,10 +31,7 @@ func (p *publisher) begin(uid string, epoch uint64) (items []channel.Item) {
 	p.uid, p.epoch = uid, epoch
 	p.sequence++
 	for pool, r := range p.records {
-		r.Epoch, r.Sequence = p.epoch, p.sequence
-		for i := range r.parts {
-			r.parts[i].Epoch, r.parts[i].Sequence = p.epoch, p.sequence
-		}
+		p.stamp(&r)
 		if list, err := r.items(pool.String(), record{}); err == nil { // cannot fail: set has encoded this record
 			p.records[pool] = r
 			items = append(items, list...)
@@ -43,8 +40,14 @@ func (p *publisher) begin(uid string, epoch uint64) (items []channel.Item) {
 	return items
 }
 
-// set replaces the exports, and returns the items to publish and to retract. An export that cannot
-// be encoded keeps its previous version.
+func (p *publisher) stamp(r *record) {
+	r.Epoch, r.Sequence = p.epoch, p.sequence
+	for i := range r.parts {
+		r.parts[i].Epoch, r.parts[i].Sequence = p.epoch, p.sequence
+	}
+}
+
+// set replaces the exports. An export that cannot be encoded keeps its previous version.
 func (p *publisher) set(list []export.Export, draining bool) (c publication, err error) {
 	p.sequence++
 	var problems []error
@@ -52,14 +55,12 @@ func (p *publisher) set(list []export.Export, draining bool) (c publication, err
 	for _, e := range list {
 		stays[e.Pool] = true
 		old, k := p.records[e.Pool], e.Pool.String()
-		r := record{Epoch: p.epoch, Sequence: p.sequence, Incarnation: e.Incarnation, Entry: e.Entry,
-			Parts: partsFor(len(e.Entry.Endpoints), old.Parts), to: e.To}
+		r := record{Incarnation: e.Incarnation, Entry: e.Entry, Parts: partsFor(len(e.Entry.Endpoints), old.Parts),
+			to: e.To}
 		if r.Parts > 0 {
 			r.parts, r.Entry.Endpoints = split(e.Entry.Endpoints, r.Parts), nil
-			for i := range r.parts {
-				r.parts[i].Epoch, r.parts[i].Sequence = p.epoch, p.sequence
-			}
 		}
+		p.stamp(&r)
 		changed, err := r.items(k, old)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("export %s: %w", k, err))
@@ -99,8 +100,8 @@ func (p *publisher) state(bundle []byte) channel.Item {
 	return channel.Item{Key: stateKey, Value: value}
 }
 
-// items returns the items to publish: the record and its parts, without items that are equal in
-// old. Equal items keep the stamps of old.
+// items returns the record and its parts to publish, without items that are equal in old, which
+// keep their stamps.
 func (r *record) items(key string, old record) (out []channel.Item, err error) {
 	add := func(key string, value any) {
 		raw, bad := encoding.Marshal(value)

@@ -47,8 +47,7 @@ const (
 	maxState  = maxBundle + 8<<10
 )
 
-// decodeCluster decodes a cluster's state. It checks the CA certificates only if they differ from
-// the previous bundle.
+// decodeCluster checks CA certificates only if they differ from the previous bundle.
 func decodeCluster(value []byte, bundle string) (c cluster, err error) {
 	if len(value) > maxState {
 		return c, fmt.Errorf("it has %d bytes", len(value))
@@ -69,8 +68,7 @@ func decodeCluster(value []byte, bundle string) (c cluster, err error) {
 	return c, nil
 }
 
-// stampOf builds a stamp. It rejects a stamp above MaxStamp, because no later stamp could replace
-// it.
+// stampOf rejects a stamp above MaxStamp, because no later stamp could replace it.
 func stampOf(epoch, sequence uint64) (registry.Stamp, error) {
 	if epoch > registry.MaxStamp || sequence > registry.MaxStamp {
 		return registry.Stamp{},
@@ -93,7 +91,7 @@ type exportKey struct {
 	part int
 }
 
-// keyError formats its text on demand, because a hostile member may send thousands of invalid keys.
+// keyError formats its text on demand: a hostile member may send thousands of invalid keys.
 type keyError struct{ key, want string }
 
 func (e keyError) Error() string { return fmt.Sprintf("%.300q is not the name of %s", e.key, e.want) }
@@ -134,8 +132,7 @@ func memberPool(key string) (objectid.Pool, error) {
 	return m.Pool, nil
 }
 
-// decodeRecord decodes a pool's record. parts is record.Parts: the number of parts with the
-// endpoints; 0: the record has the endpoints.
+// decodeRecord decodes a record. parts is record.Parts.
 func decodeRecord(pool objectid.Pool, value []byte) (e registry.Export, parts int, err error) {
 	if e.Pool = pool; len(value) > maxRecord {
 		return e, 0, fmt.Errorf("it has %d bytes, more than %d", len(value), maxRecord)
@@ -163,8 +160,8 @@ func decodeRecord(pool objectid.Pool, value []byte) (e registry.Export, parts in
 	return e, r.Parts, nil
 }
 
-// Bounds of the lists in an ImportedCluster, as in its schema. They bound memory: an empty object
-// takes one byte on the wire, but a hundred bytes once it is decoded.
+// Bounds of the lists in an ImportedCluster, as in its schema: an empty object takes one byte on
+// the wire, but a hundred bytes once it is decoded.
 const (
 	maxEndpoints = 4096
 	maxParents   = 16

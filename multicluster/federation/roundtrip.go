@@ -2,6 +2,7 @@ package federation
 
 import (
 	"context"
+	"maps"
 	"net"
 	"sync"
 	"time"
@@ -17,9 +18,6 @@ func (c *connections) dial(ctx context.Context, member, address string) (net.Con
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.byMember == nil {
-			c.byMember = map[string]*net.TCPConn{}
-		}
 		c.byMember[member] = tcp
 	}
 	return conn, err
@@ -43,9 +41,5 @@ func (c *connections) roundTrip(address string) (d time.Duration) {
 func (c *connections) keep(stays func(address string) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for address := range c.byMember {
-		if !stays(address) {
-			delete(c.byMember, address)
-		}
-	}
+	maps.DeleteFunc(c.byMember, func(address string, _ *net.TCPConn) bool { return !stays(address) })
 }

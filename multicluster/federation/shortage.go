@@ -1,8 +1,7 @@
 package federation
 
-// shortage records that items were dropped because a member's exports exceed their memory limit.
-// Once memory is free, Federation must request the items again, because the exporter sends
-// unchanged items only once.
+// shortage records that items had no room. Once memory is free, Federation must request them again,
+// because the exporter sends unchanged items only once.
 type shortage struct {
 	need int // size of the smallest dropped item, in bytes; 0: none was dropped
 	free int // number of free bytes after the snapshot
@@ -16,9 +15,7 @@ func (s *shortage) short(size int) {
 	}
 }
 
-func (s *shortage) crowded(most int) { s.most = most }
-
-// settle records the free memory after a snapshot. Only memory that becomes free later causes a new
+// settle records the free memory after a snapshot. Only memory that becomes free later causes a
 // request.
 func (a *assemblies) settle() {
 	a.lack.free = a.share - a.bytes

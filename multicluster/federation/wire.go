@@ -23,8 +23,8 @@ var (
 const (
 	// Valid messages nest at most seven levels deep.
 	maxDepth = 16
-	// elementSize is the assumed memory of a list element in addition to its size on the wire, in
-	// bytes. The smallest element takes one byte on the wire.
+	// elementSize is the assumed memory of a decoded list element, in bytes; on the wire it may
+	// take one byte.
 	elementSize = 32
 )
 

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -19,12 +20,16 @@ type mistake struct {
 
 func (m *mistake) Error() string { return m.Field + ": " + m.Problem }
 
+func (c *cluster) mistake(problem, fix string) *mistake {
+	return &mistake{"spec.members[" + c.name + "]", problem, fix}
+}
+
 type reach struct {
 	rest *rest.Config
 	key  string
 }
 
-func (h *Hub) access(ctx context.Context, set string, m *v1alpha1.ClusterSetMember) (reach, error) {
+func (h *Hub) access(ctx context.Context, set string, m *v1alpha1.ClusterSetMember) (reach, *mistake) {
 	switch {
 	case m.Kubeconfig != nil:
 		return h.byKubeconfig(m)
@@ -43,9 +48,9 @@ func field(m *v1alpha1.ClusterSetMember, name string) string {
 	return text
 }
 
-// byKubeconfig reads a mounted kubeconfig. Paths in the file are relative to the file's folder.
-func (h *Hub) byKubeconfig(m *v1alpha1.ClusterSetMember) (reach, error) {
-	bad := func(name, problem, fix string) (reach, error) {
+// byKubeconfig reads a mounted kubeconfig, whose paths are relative to its folder.
+func (h *Hub) byKubeconfig(m *v1alpha1.ClusterSetMember) (reach, *mistake) {
+	bad := func(name, problem, fix string) (reach, *mistake) {
 		return reach{}, &mistake{Field: field(m, "kubeconfig."+name), Problem: problem, Fix: fix}
 	}
 	if h.cfg.Kubeconfigs == "" {
@@ -61,11 +66,9 @@ func (h *Hub) byKubeconfig(m *v1alpha1.ClusterSetMember) (reach, error) {
 		return bad("file", fmt.Sprintf("it is no kubeconfig: %.300v", err),
 			"write one as `kubectl config view --raw --flatten` prints it")
 	}
-	name := m.Kubeconfig.Context
+	name := cmp.Or(m.Kubeconfig.Context, loaded.CurrentContext)
 	if name == "" {
-		if name = loaded.CurrentContext; name == "" {
-			return bad("context", fmt.Sprintf("%s has no current-context", path), "name one of its contexts")
-		}
+		return bad("context", fmt.Sprintf("%s has no current-context", path), "name one of its contexts")
 	}
 	if loaded.Contexts[name] == nil {
 		return bad("context", fmt.Sprintf("%s has no context %q", path, name), "name one of its contexts")

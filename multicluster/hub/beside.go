@@ -29,8 +29,8 @@ type beside struct {
 	informers map[string]cache.SharedIndexInformer // keyed by resource; only readable kinds
 }
 
-// newBeside makes informers for the rights with a kept function. The informers call changed after
-// each change of an object. changed must not block.
+// newBeside makes informers for the rights with a kept function. They call changed, which must not
+// block, after each change.
 func newBeside(client dynamic.Interface, rights []right, share *kube.Share, changed func()) (*beside, error) {
 	b := &beside{informers: map[string]cache.SharedIndexInformer{}}
 	for _, r := range rights {
@@ -47,15 +47,10 @@ func newBeside(client dynamic.Interface, rights []right, share *kube.Share, chan
 				return resource.Watch(ctx, o)
 			},
 		}, func(obj runtime.Object) runtime.Object {
-			u, ok := obj.(*unstructured.Unstructured)
-			if !ok {
-				return nil
+			if u, ok := obj.(*unstructured.Unstructured); ok {
+				return r.kept(u)
 			}
-			kept, err := r.kept(u)
-			if err != nil {
-				return nil
-			}
-			return kept
+			return nil
 		})
 		informer := cache.NewSharedIndexInformer(lw, nil, 0, cache.Indexers{})
 		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -73,10 +68,10 @@ func newBeside(client dynamic.Interface, rights []right, share *kube.Share, chan
 	return b, nil
 }
 
-func keptNode(u *unstructured.Unstructured) (runtime.Object, error) {
+func keptNode(u *unstructured.Unstructured) runtime.Object {
 	var n corev1.Node
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &n); err != nil {
-		return nil, err
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &n) != nil {
+		return nil
 	}
 	topology := map[string]string{}
 	for _, label := range []string{corev1.LabelTopologyRegion, corev1.LabelTopologyZone} {
@@ -85,21 +80,20 @@ func keptNode(u *unstructured.Unstructured) (runtime.Object, error) {
 		}
 	}
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: topology},
-		Status: corev1.NodeStatus{Addresses: n.Status.Addresses}}, nil
+		Status: corev1.NodeStatus{Addresses: n.Status.Addresses}}
 }
 
-// keptExport drops the status of a PoolExport for another cluster's export. The hub needs only the
-// member's own entries.
-func keptExport(u *unstructured.Unstructured) (runtime.Object, error) {
+// The hub needs only the entries of the member's own exports.
+func keptExport(u *unstructured.Unstructured) runtime.Object {
 	var e v1alpha1.PoolExport
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &e); err != nil {
-		return nil, err
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &e) != nil {
+		return nil
 	}
 	out := &v1alpha1.PoolExport{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name}, Spec: e.Spec}
 	if e.Status.ClusterUID == "" && !e.Status.Withdrawn {
 		out.Status.Entry = e.Status.Entry
 	}
-	return out, nil
+	return out
 }
 
 func (b *beside) run(ctx context.Context) error {
@@ -142,15 +136,19 @@ func (b *beside) nodeAddress(name string) (address string) {
 	return address
 }
 
-// topology returns the region and the zone of the cluster's nodes; "": the nodes differ, or the hub
-// cannot read them.
-func (b *beside) topology() (region, zone string) {
-	informer := b.informers[nodeResource]
-	if informer == nil {
-		return "", ""
+func (b *beside) list(resource string) []any {
+	if informer := b.informers[resource]; informer != nil {
+		return informer.GetStore().List()
 	}
+	return nil
+}
+
+// topology returns the region and the zone of all nodes; "": they differ, or the hub cannot read
+// them.
+func (b *beside) topology() (region, zone string) {
+	nodes := b.list(nodeResource)
 	same := func(label string) (value string) {
-		for i, obj := range informer.GetStore().List() {
+		for i, obj := range nodes {
 			here := obj.(*corev1.Node).Labels[label]
 			if i > 0 && here != value {
 				return ""
@@ -166,12 +164,8 @@ func (b *beside) topology() (region, zone string) {
 }
 
 func (b *beside) exports() map[objectid.Pool]*inferenceapi.ImportedCluster {
-	informer := b.informers[poolExportResource]
-	if informer == nil {
-		return nil
-	}
 	out := map[objectid.Pool]*inferenceapi.ImportedCluster{}
-	for _, obj := range informer.GetStore().List() {
+	for _, obj := range b.list(poolExportResource) {
 		if e := obj.(*v1alpha1.PoolExport); e.Status.Entry != nil {
 			out[objectid.Pool{Namespace: e.Namespace, Name: e.Spec.Pool}] = e.Status.Entry
 		}

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// longestText bounds each text in the hub's log, in bytes. Longer texts are truncated, because
-// members' API servers may return texts of any length.
+// longestText bounds each text in the hub's log, in bytes, because members' API servers return any
+// text.
 const longestText = 1 << 10
 
 type boundedLog struct{ slog.Handler }

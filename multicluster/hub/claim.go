@@ -7,11 +7,9 @@ type claim struct {
 	rest *rest.Config
 }
 
-const twin = ", which may be another member, too"
-
-// claim records the cluster UID that a member's API server returned. other is another member with
-// the same UID; "": none. certain means that both have the same address, so they are the same
-// cluster. Without certain, one API server may have faked the UID, so both members stay.
+// claim records a member's cluster UID. other is another member with the same UID; "": none. If
+// certain, both have the same address. Otherwise one API server may have faked the UID, so both
+// stay.
 func (h *Hub) claim(name string, c claim) (other string, certain bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -27,12 +25,7 @@ func (h *Hub) claim(name string, c claim) (other string, certain bool) {
 	return other, false
 }
 
-// sameServer compares the addresses of two API servers. It does not compare CAs, because some
-// providers use one CA for all clusters.
+// sameServer ignores CAs, because some providers use one CA for all clusters.
 func sameServer(a, b *rest.Config) bool { return a.Host == b.Host }
 
-func (h *Hub) isMember(name string) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.clusters[name] != nil
-}
+func (h *Hub) isMember(name string) bool { return h.at(name) != nil }

@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -63,10 +62,11 @@ type cluster struct {
 	reading []report.Report
 }
 
-func (c *cluster) configure(m v1alpha1.ClusterSetMember, others []string, create bool) {
+// writers returns the writers of imports and of conditions; nil before the member is read.
+func (c *cluster) writers() (*set.Kubernetes, *exported) {
 	c.mu.Lock()
-	c.config, c.others, c.create = m, others, create
-	c.mu.Unlock()
+	defer c.mu.Unlock()
+	return c.objects, c.exports
 }
 
 func (c *cluster) member(m *v1alpha1.ClusterSetMember) decide.Member {
@@ -143,10 +143,8 @@ func (c *cluster) report(err error) {
 	case errors.As(err, &m):
 		c.hub.note(c.name, m)
 	default:
-		c.hub.note(c.name,
-			&mistake{Field: "spec.members[" + c.name + "]",
-				Problem: fmt.Sprintf("its API server %s cannot be used: %.400v", c.rest.Host, err),
-				Fix:     "its exports stay as they are, and it is tried again"})
+		c.hub.note(c.name, c.mistake(fmt.Sprintf("its API server %s cannot be used: %.400v", c.rest.Host, err),
+			"its exports stay as they are, and it is tried again"))
 	}
 }
 
@@ -177,8 +175,7 @@ func (c *cluster) once(ctx context.Context) error {
 	}
 	source, err := kube.New(kube.Config{
 		REST: config, Store: c.store, Only: kinds(readable), NodeNames: true, Share: share, Keep: needed,
-		Report: c.read,
-		Log:    c.hub.log.With("member", c.name),
+		Report: c.read, Log: c.hub.log.With("member", c.name),
 	})
 	if err != nil {
 		return err
@@ -234,9 +231,7 @@ func (c *cluster) read(reports []report.Report) {
 }
 
 func (c *cluster) changed(ref report.Ref) {
-	c.mu.Lock()
-	objects, exports := c.objects, c.exports
-	c.mu.Unlock()
+	objects, exports := c.writers()
 	p := objectid.Pool{Namespace: ref.Namespace, Name: ref.Name}
 	switch ref.Kind {
 	case store.InferencePoolImports.Kind():
@@ -267,9 +262,8 @@ func (c *cluster) restore() {
 	c.hub.out.Restore(c.name, entries)
 }
 
-// contact polls the member's API server. It returns an error when the installed kinds or the
-// cluster's UID changed, or when objects that had no room may have room now: the caller must then
-// read the member anew.
+// contact polls the member's API server. It returns an error if the member must be read anew: its
+// installed kinds or UID changed, or objects that had no room may have room now.
 func (c *cluster) contact(
 	ctx context.Context, client dynamic.Interface, source *kube.Source, before []right, schema *installed,
 	share *kube.Share,
@@ -327,31 +321,22 @@ func (c *cluster) clusterUID() string {
 	return c.uid
 }
 
-// identify reads the cluster's UID. It returns an error if another member is certainly the same
-// cluster.
+// identify reads the cluster's UID. It fails if another member is certainly the same cluster.
 func (c *cluster) identify(ctx context.Context, client dynamic.Interface) error {
 	ctx, cancel := context.WithTimeout(ctx, contactTimeout)
 	defer cancel()
-	list, err := client.Resource(namespaceKind).List(ctx,
-		metav1.ListOptions{FieldSelector: "metadata.name=" + metav1.NamespaceSystem})
+	uid, err := set.ClusterUID(ctx, client)
 	if err != nil {
-		return fmt.Errorf("namespace %s: %w", metav1.NamespaceSystem, err)
+		return err
 	}
-	if len(list.Items) != 1 {
-		return fmt.Errorf("there is no namespace %s, whose UID is the cluster's", metav1.NamespaceSystem)
-	}
-	uid := string(list.Items[0].GetUID())
 	switch other, certain := c.hub.claim(c.name, claim{uid, c.rest}); {
 	case certain:
-		return &mistake{Field: "spec.members[" + c.name + "]", Problem: "it is the same cluster as member " + other,
-			Fix: "remove one of them, or correct its kubeconfig or clusterProfile"}
+		return c.mistake("it is the same cluster as member "+other,
+			"remove one of them, or correct its kubeconfig or clusterProfile")
 	case other != "":
-		c.hub.note(c.name+twin, &mistake{
-			Field:   "spec.members[" + c.name + "]",
-			Problem: "its API server reports the UID of the cluster of member " + other,
-			Fix: "if both are one cluster, remove one of them; else find the API server that reports a UID that " +
-				"is not its own",
-		})
+		c.hub.note(c.name+twin, c.mistake("its API server reports the UID of the cluster of member "+other,
+			"if both are one cluster, remove one of them; else find the API server that reports a UID that "+
+				"is not its own"))
 	default:
 		c.hub.note(c.name+twin, nil)
 	}
@@ -366,7 +351,6 @@ func (c *cluster) follow(ctx context.Context, source *kube.Source) error {
 	defer sub.Close()
 	taken := map[objectid.Pool][]string{}
 	var demands []kube.Demand
-	first := true
 	var spent pace
 	c.decideAgain() // a member without objects causes no event, but needs a first decision
 	for {
@@ -403,13 +387,12 @@ func (c *cluster) follow(ctx context.Context, source *kube.Source) error {
 		if namespaces {
 			c.hub.out.Namespaces(c.name)
 		}
-		if first || decide {
+		if decide {
 			began := time.Now()
 			changed, err := c.decide(ctx, view, source, &demands)
 			if err != nil {
 				return err
 			}
-			first = false
 			if err := wait(ctx, spent.spent(time.Since(began), changed, time.Now())); err != nil {
 				return err
 			}

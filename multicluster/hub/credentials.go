@@ -19,9 +19,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// ClientConfig returns the client configuration for the context `name` of a kubeconfig, and the
-// context's namespace. loaded comes from Kubeconfig. Clients read the files that loaded names
-// again, so they follow changes of these files.
+// ClientConfig returns the client configuration for a context of a kubeconfig, and the context's
+// namespace. loaded comes from Kubeconfig. Clients follow changes of the files that loaded names.
 func ClientConfig(disk *filesystem.Disk, loaded *api.Config, name string) (out *rest.Config, namespace string,
 	err error) {
 	loaded = loaded.DeepCopy()
@@ -60,9 +59,8 @@ type followed struct {
 	pair *tls.Certificate
 }
 
-// take removes the file names from c and u. It replaces them by the files' contents, or records
-// them in f, which reads the files again later. c and u may be nil. token is the name of a token
-// file.
+// take replaces the file names in c and u, which may be nil, by the files' contents, or records
+// them in f, which reads the files again later. token is the name of a token file.
 func (f *followed) take(c *api.Cluster, u *api.AuthInfo) (token string, err error) {
 	if c != nil && len(c.CertificateAuthorityData) == 0 && c.CertificateAuthority != "" {
 		f.ca, c.CertificateAuthority = c.CertificateAuthority, ""
@@ -92,8 +90,7 @@ func (f *followed) take(c *api.Cluster, u *api.AuthInfo) (token string, err erro
 	return token, nil
 }
 
-// authorities reads the file of CA certificates. It rejects a file without certificates, because
-// client-go would then trust the system's certificates.
+// authorities rejects a file without certificates, because client-go would then trust the system's.
 func (f *followed) authorities() ([]byte, error) {
 	raw, err := f.disk.Read(f.ca)
 	if err != nil {
@@ -105,8 +102,7 @@ func (f *followed) authorities() ([]byte, error) {
 	return raw, nil
 }
 
-// present returns the client certificate. While its files are invalid, present returns the previous
-// certificate.
+// present returns the client certificate; the previous one while its files are invalid.
 func (f *followed) present() (*tls.Certificate, error) {
 	pair, err := f.disk.KeyPair(f.cert, f.key)
 	f.mu.Lock()
@@ -125,8 +121,7 @@ func (f *followed) transport(cfg *rest.Config) transport.WrapperFunc {
 		Proxy: cfg.Proxy, DisableCompression: cfg.DisableCompression,
 		TLS: transport.TLSConfig{
 			CAData: cfg.CAData, CertData: cfg.CertData, KeyData: cfg.KeyData, Insecure: cfg.Insecure,
-			ServerName: cfg.ServerName,
-			NextProtos: cfg.NextProtos,
+			ServerName: cfg.ServerName, NextProtos: cfg.NextProtos,
 		},
 	}
 	if f.cert != "" { // client-go keeps a transport for each holder, so there is one holder for each configuration
@@ -157,8 +152,8 @@ func (c *connection) RoundTrip(req *http.Request) (*http.Response, error) {
 	return rt.RoundTrip(req)
 }
 
-// current returns the transport with the CA certificates of the file. While the file is invalid,
-// the transport uses the previous CA certificates.
+// current returns the transport with the CA certificates of the file; the previous ones while the
+// file is invalid.
 func (c *connection) current() (rt http.RoundTripper, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -199,7 +194,7 @@ type tokenFile struct {
 	read  time.Time // zero: read the file at the next use
 }
 
-// current returns the token. While its file cannot be read, current returns the previous token.
+// current returns the token; the previous one while its file cannot be read.
 func (f *tokenFile) current() (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -219,8 +214,7 @@ func (f *tokenFile) current() (string, error) {
 	return f.token, nil
 }
 
-// unauthorized makes the next use read the file again, unless the file was read after the denied
-// request began.
+// unauthorized makes the next use read the file, unless it was read after the denied request began.
 func (f *tokenFile) unauthorized(began time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

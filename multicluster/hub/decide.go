@@ -1,8 +1,8 @@
 package hub
 
 import (
+	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"strings"
 
@@ -51,17 +51,14 @@ func (c *cluster) decide(ctx context.Context, view *store.View, source *kube.Sou
 }
 
 func demands(view *store.View) (out []kube.Demand) {
-	wanted := map[kube.Demand]bool{}
 	for _, pool := range store.InferencePools.All(view) {
-		if _, ok := pool.Annotations[export.Annotation]; !ok {
-			continue
-		}
-		if ref := pool.Spec.EndpointPickerRef; ref != nil {
-			wanted[kube.Demand{Table: store.EndpointSlices.Kind(), Index: store.ByService,
-				Key: objectid.Join(pool.Namespace, string(ref.Name))}] = true
+		if _, ok := pool.Annotations[export.Annotation]; ok && pool.Spec.EndpointPickerRef != nil {
+			out = append(out, kube.Demand{Table: store.EndpointSlices.Kind(), Index: store.ByService,
+				Key: objectid.Join(pool.Namespace, string(pool.Spec.EndpointPickerRef.Name))})
 		}
 	}
-	return slices.SortedFunc(maps.Keys(wanted), func(a, b kube.Demand) int { return strings.Compare(a.Key, b.Key) })
+	slices.SortFunc(out, func(a, b kube.Demand) int { return strings.Compare(a.Key, b.Key) })
+	return slices.Compact(out)
 }
 
 func (c *cluster) gateways(view store.Reader, source *kube.Source,
@@ -78,11 +75,8 @@ func (c *cluster) gateways(view store.Reader, source *kube.Source,
 		if ref.Kind != inferencev1.Kind(store.Gateways.Kind()) && ref.Kind != "" {
 			continue
 		}
-		namespace := string(ref.Namespace)
-		if namespace == "" {
-			namespace = pool.Namespace
-		}
-		gw, ok := store.Gateways.Get(view, objectid.Join(namespace, string(ref.Name)))
+		gw, ok := store.Gateways.Get(view,
+			objectid.Join(cmp.Or(string(ref.Namespace), pool.Namespace), string(ref.Name)))
 		if !ok {
 			continue
 		}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
@@ -23,8 +22,8 @@ import (
 
 const exportedWorkers = 2
 
-// exported writes the condition Exported of a member's pools. Other controllers also write
-// status.parents, so each patch carries the resource version that the hub read.
+// exported writes the condition Exported of pools. Each patch carries the read resource version,
+// because other controllers write status.parents, too.
 type exported struct {
 	cluster *cluster
 	source  *kube.Source
@@ -43,38 +42,22 @@ func (e *exported) enqueue(pools ...objectid.Pool) {
 }
 
 func (e *exported) run(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
 	for _, pool := range store.InferencePools.All(e.cluster.store.View()) {
 		e.enqueue(objectid.PoolOf(pool))
 	}
-	for range exportedWorkers {
-		group.Go(func() error {
-			for {
-				p, shutdown := e.queue.Get()
-				if shutdown {
-					return ctx.Err()
-				}
-				err := e.write(ctx, p)
-				switch {
-				case err == nil || apierrors.IsNotFound(err):
-					e.queue.Forget(p)
-				case ctx.Err() == nil:
-					if e.queue.NumRequeues(p) == 3 {
-						e.cluster.hub.log.Warn("the condition of a pool cannot be written; trying again", "member",
-							e.cluster.name, "pool", p.String(), "error", err)
-					}
-					e.queue.AddRateLimited(p)
-				}
-				e.queue.Done(p)
+	return set.Work(ctx, e.queue, exportedWorkers, func(p objectid.Pool) {
+		err := e.write(ctx, p)
+		switch {
+		case err == nil, apierrors.IsNotFound(err):
+			e.queue.Forget(p)
+		case ctx.Err() == nil:
+			if e.queue.NumRequeues(p) == 3 {
+				e.cluster.hub.log.Warn("the condition of a pool cannot be written; trying again", "member",
+					e.cluster.name, "pool", p.String(), "error", err)
 			}
-		})
-	}
-	group.Go(func() error {
-		<-ctx.Done()
-		e.queue.ShutDown()
-		return nil
+			e.queue.AddRateLimited(p)
+		}
 	})
-	return group.Wait()
 }
 
 func (e *exported) write(ctx context.Context, p objectid.Pool) error {
@@ -105,11 +88,11 @@ func (e *exported) write(ctx context.Context, p objectid.Pool) error {
 	return e.source.Patch(ctx, store.InferencePools.Ref(pool), live, "status", body)
 }
 
+func byHub(s inferencev1.ParentStatus) bool { return s.ControllerName == set.HubController }
+
 func withExported(old []inferencev1.ParentStatus, p objectid.Pool, state report.Condition, asked bool, generation int64,
 	now metav1.Time) []inferencev1.ParentStatus {
-	i := slices.IndexFunc(old, func(s inferencev1.ParentStatus) bool {
-		return s.ControllerName == set.HubController
-	})
+	i := slices.IndexFunc(old, byHub)
 	if !asked {
 		if i < 0 {
 			return old
@@ -133,10 +116,10 @@ func withExported(old []inferencev1.ParentStatus, p objectid.Pool, state report.
 		},
 		ControllerName: set.HubController, Conditions: []metav1.Condition{condition},
 	}
-	if i < 0 {
-		return append(slices.Clone(old), entry)
-	}
 	out := slices.Clone(old)
+	if i < 0 {
+		return append(out, entry)
+	}
 	out[i] = entry
 	return out
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -35,12 +36,10 @@ const LeaseName = "penstock-hub"
 const (
 	// defaultMemory is the default of Config.Memory, and the limit that the chart sets.
 	defaultMemory = 512 << 20
-	// Members' objects may take 1/budgetPart of the memory. The whole process then uses half of the
-	// memory.
-	budgetPart = 5
+	// Members' objects may take 1/budgetPart of the memory. The process then uses half of it.
+	budgetPart    = 5
+	checkInterval = 5 * time.Second
 )
-
-const checkInterval = 5 * time.Second
 
 // Config configures a Hub.
 type Config struct {
@@ -54,10 +53,9 @@ type Config struct {
 	// StateDir is the folder for this hub's identity and the last valid ClusterSet.
 	StateDir string
 	// Kubeconfigs is the folder of members' kubeconfigs. Providers is the file of credential
-	// providers for ClusterProfiles.
+	// providers for ClusterProfiles. Disk reads them.
 	Kubeconfigs, Providers string
-	// Disk reads the files of Kubeconfigs and Providers.
-	Disk *filesystem.Disk
+	Disk                   *filesystem.Disk
 	// TakeOver makes this hub adopt imports that another hub wrote.
 	TakeOver bool
 	// Memory is the memory limit of the process in bytes; 0: 512 MiB. A fifth of it is for members'
@@ -165,7 +163,7 @@ func (h *Hub) runFiles(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return files.Run(ctx) })
-	group.Go(func() error { return h.lead(ctx, set.FileIdentity(h.cfg.StateDir)) })
+	group.Go(func() error { return h.lead(ctx, set.OnDisk(h.cfg.StateDir).Identity) })
 	return group.Wait()
 }
 
@@ -184,22 +182,21 @@ func (h *Hub) lead(ctx context.Context, identity func(context.Context) (string, 
 	out := decide.New(decide.Config{Drain: h.cfg.Drain, Never: never,
 		Imports: func(member string, pools []objectid.Pool) {
 			if c := h.at(member); c != nil {
-				c.mu.Lock()
-				objects := c.objects
-				c.mu.Unlock()
-				if objects != nil {
+				if objects, _ := c.writers(); objects != nil {
 					objects.Enqueue(pools...)
 				}
 			}
-		}, Exports: h.enqueueExports, Waited: func() {
-			h.mu.Lock()
-			all := slices.Collect(maps.Values(h.clusters))
-			h.mu.Unlock()
-			for _, c := range all {
-				c.mu.Lock()
-				objects := c.objects
-				c.mu.Unlock()
-				if objects != nil {
+		},
+		Exports: func(member string, pools []objectid.Pool) {
+			if c := h.at(member); c != nil {
+				if _, exports := c.writers(); exports != nil {
+					exports.enqueue(pools...)
+				}
+			}
+		},
+		Waited: func() {
+			for _, c := range h.all() {
+				if objects, _ := c.writers(); objects != nil {
 					objects.EnqueueAll()
 				}
 			}
@@ -211,11 +208,9 @@ func (h *Hub) lead(ctx context.Context, identity func(context.Context) (string, 
 	defer func() {
 		h.mu.Lock()
 		h.leading = false
-		all := slices.Collect(maps.Values(h.clusters))
 		h.mu.Unlock()
-		for _, c := range all {
-			c.stop()
-			<-c.done
+		for _, c := range h.all() {
+			c.end()
 		}
 	}()
 	group, ctx := errgroup.WithContext(ctx)
@@ -224,21 +219,16 @@ func (h *Hub) lead(ctx context.Context, identity func(context.Context) (string, 
 	return group.Wait()
 }
 
-func (h *Hub) enqueueExports(member string, pools []objectid.Pool) {
-	if c := h.at(member); c != nil {
-		c.mu.Lock()
-		exports := c.exports
-		c.mu.Unlock()
-		if exports != nil {
-			exports.enqueue(pools...)
-		}
-	}
-}
-
 func (h *Hub) at(member string) *cluster {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.clusters[member]
+}
+
+func (h *Hub) all() []*cluster {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Collect(maps.Values(h.clusters))
 }
 
 func (h *Hub) follow(ctx context.Context) error {
@@ -269,16 +259,13 @@ func (h *Hub) adopt(ctx context.Context, clusterSet *v1alpha1.ClusterSet) {
 	}
 	h.mu.Unlock()
 	if clusterSet == nil {
+		missing := &mistake{"ClusterSet", "no ClusterSet exists, so this hub has no members",
+			"write one with members that have a kubeconfig or a clusterProfile"}
 		if had != "" {
-			h.note("",
-				&mistake{Field: "ClusterSet " + had,
-					Problem: "it does not exist any more, and its members stay as they are",
-					Fix:     "write it again, or end the hub"})
-		} else {
-			h.note("",
-				&mistake{Field: "ClusterSet", Problem: "no ClusterSet exists, so this hub has no members",
-					Fix: "write one with members that have a kubeconfig or a clusterProfile"})
+			missing = &mistake{"ClusterSet " + had, "it does not exist any more, and its members stay as they are",
+				"write it again, or end the hub"}
 		}
+		h.note("", missing)
 		return
 	}
 	names, wanted := h.wanted(clusterSet)
@@ -287,8 +274,7 @@ func (h *Hub) adopt(ctx context.Context, clusterSet *v1alpha1.ClusterSet) {
 	h.mu.Unlock()
 	for name, c := range now {
 		if wanted[name] == nil {
-			c.stop()
-			<-c.done
+			c.end()
 			delete(now, name)
 			h.forget(name)
 		}
@@ -297,34 +283,32 @@ func (h *Hub) adopt(ctx context.Context, clusterSet *v1alpha1.ClusterSet) {
 	var begin []*cluster
 	for _, name := range names {
 		m, c := wanted[name], now[name]
-		at, err := h.access(ctx, clusterSet.Name, m)
-		if err != nil {
-			if bad, ok := err.(*mistake); ok && (c == nil || c.done == closed) {
-				h.note(name, bad)
-			} else if ok {
-				h.note(name+newest, bad)
-			}
+		at, bad := h.access(ctx, clusterSet.Name, m)
+		if bad != nil {
 			if c == nil { // it stays a member, so other members keep its exports
-				c = &cluster{hub: h, name: name, store: store.New(), again: make(chan struct{}, 1), stop: func() {},
-					done: closed}
+				c = h.newCluster(name, closed)
 				now[name] = c
+			}
+			if c.done == closed {
+				h.note(name, bad)
+			} else {
+				h.note(name+newest, bad)
 			}
 		} else if h.note(name+newest, nil); c == nil || c.key != at.key || c.anew.Load() {
 			if c != nil {
-				c.stop()
-				<-c.done
+				c.end()
 				h.forget(name)
 			}
 			// The store is new, because the member's old store may have objects of another cluster.
-			c = &cluster{hub: h, name: name, store: store.New(), again: make(chan struct{}, 1), key: at.key,
-				rest: at.rest, done: make(chan struct{})}
+			c = h.newCluster(name, make(chan struct{}))
+			c.key, c.rest = at.key, at.rest
 			now[name], begin = c, append(begin, c)
 		}
 		others := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == name })
 		c.mu.Lock()
-		same := equalMember(&c.config, m) && slices.Equal(c.others, others)
+		same := reflect.DeepEqual(&c.config, m) && slices.Equal(c.others, others)
+		c.config, c.others, c.create = *deepcopy.Of(m), others, clusterSet.Spec.CreateNamespaces
 		c.mu.Unlock()
-		c.configure(*deepcopy.Of(m), others, clusterSet.Spec.CreateNamespaces)
 		if !same {
 			c.decideAgain()
 		}
@@ -341,8 +325,8 @@ func (h *Hub) adopt(ctx context.Context, clusterSet *v1alpha1.ClusterSet) {
 	}
 }
 
-// wanted returns the members of a ClusterSet by name. If two members have the same name, wanted
-// returns the first.
+// wanted returns the members of a ClusterSet by name. Of two members with one name, it returns the
+// first.
 func (h *Hub) wanted(clusterSet *v1alpha1.ClusterSet) (names []string, wanted map[string]*v1alpha1.ClusterSetMember) {
 	wanted = map[string]*v1alpha1.ClusterSetMember{}
 	taken := map[string]bool{}
@@ -352,17 +336,16 @@ func (h *Hub) wanted(clusterSet *v1alpha1.ClusterSet) (names []string, wanted ma
 		m := &clusterSet.Spec.Members[i]
 		switch {
 		case taken[m.Name]:
-			odd[m.Name+again] = &mistake{Field: field(m, "name"),
-				Problem: "two members have this name, and the first counts",
-				Fix:     "give the second one a name of its own"}
+			odd[m.Name+again] = &mistake{field(m, "name"), "two members have this name, and the first counts",
+				"give the second one a name of its own"}
 		case m.Peer == nil:
 			names, wanted[m.Name] = append(names, m.Name), m
 		default:
 			peers = append(peers, m.Name)
 			if m.Draining {
-				odd[m.Name+undrained] = &mistake{Field: field(m, "draining"),
-					Problem: "it has no effect on a member that has a peer: the others continue to send it requests",
-					Fix:     "run `penstock clusters drain` there, and remove the field"}
+				odd[m.Name+undrained] = &mistake{field(m, "draining"),
+					"it has no effect on a member that has a peer: the others continue to send it requests",
+					"run `penstock clusters drain` there, and remove the field"}
 			}
 		}
 		taken[m.Name] = true
@@ -389,26 +372,25 @@ func (h *Hub) adoptPeers(clusterSet *v1alpha1.ClusterSet, peers []string, alone 
 	if !same && len(peers) > 0 {
 		h.log.Info("the hub ignores members that have a peer: Penstocks exchange exports with them", "members", peers)
 	}
+	var useless *mistake
 	if alone && len(peers) > 0 {
-		h.note("", &mistake{Field: "ClusterSet " + clusterSet.Name + " spec.members",
-			Problem: "each member has a peer, so this hub reads and writes no cluster, and it relays nothing " +
-				"between them",
-			Fix: "join these clusters to each other with `penstock clusters join`, " +
-				"or write kubeconfig or clusterProfile in place of peer"})
-	} else {
-		h.note("", nil)
+		useless = &mistake{"ClusterSet " + clusterSet.Name + " spec.members",
+			"each member has a peer, so this hub reads and writes no cluster, and it relays nothing between them",
+			"join these clusters to each other with `penstock clusters join`, " +
+				"or write kubeconfig or clusterProfile in place of peer"}
 	}
+	h.note("", useless)
 }
 
-const again = ", a second time"
-
-const undrained = ", which drains itself"
-
-const partly = ", of which objects are left out"
-
-const unfit = ", whose exports are not all fit for an import"
-
-const newest = ", as it is described now"
+// Further mistakes of a member have the key of its name and one of these texts in Hub.mistakes.
+const (
+	again     = ", a second time"
+	undrained = ", which drains itself"
+	partly    = ", of which objects are left out"
+	unfit     = ", whose exports are not all fit for an import"
+	newest    = ", as it is described now"
+	twin      = ", which may be another member, too"
+)
 
 var closed = func() chan struct{} {
 	c := make(chan struct{})
@@ -416,15 +398,22 @@ var closed = func() chan struct{} {
 	return c
 }()
 
+func (h *Hub) newCluster(name string, done chan struct{}) *cluster {
+	return &cluster{hub: h, name: name, store: store.New(), again: make(chan struct{}, 1), stop: func() {}, done: done}
+}
+
+func (c *cluster) end() {
+	c.stop()
+	<-c.done
+}
+
 func (h *Hub) forget(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.claims, name)
-	delete(h.mistakes, name)
-	delete(h.mistakes, name+newest)
-	delete(h.mistakes, name+partly)
-	delete(h.mistakes, name+unfit)
-	delete(h.mistakes, name+twin)
+	for _, about := range []string{"", newest, partly, unfit, twin} {
+		delete(h.mistakes, name+about)
+	}
 }
 
 func never(ip netip.Addr) string {

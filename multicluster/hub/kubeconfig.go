@@ -11,9 +11,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// Kubeconfig reads a kubeconfig. It also reads the files that the kubeconfig names: if reading one
-// of them blocks, it must block here and not during later requests. raw is nil if the kubeconfig
-// itself cannot be read.
+// Kubeconfig reads a kubeconfig. It also reads the files that it names, because a read that blocks
+// must block here and not during requests. raw is nil if the kubeconfig cannot be read.
 func Kubeconfig(disk *filesystem.Disk, path string) (raw []byte, config *api.Config, err error) {
 	if raw, err = disk.Read(path); err != nil {
 		return nil, nil, err
@@ -40,12 +39,10 @@ func Kubeconfig(disk *filesystem.Disk, path string) (raw []byte, config *api.Con
 		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(config.Clusters)) {
-		c := config.Clusters[name]
-		if len(c.CertificateAuthorityData) > 0 {
-			continue
-		}
-		if err := check("cluster "+name, "certificate-authority", c.CertificateAuthority); err != nil {
-			return raw, nil, err
+		if c := config.Clusters[name]; len(c.CertificateAuthorityData) == 0 {
+			if err := check("cluster "+name, "certificate-authority", c.CertificateAuthority); err != nil {
+				return raw, nil, err
+			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(config.AuthInfos)) {

@@ -58,11 +58,7 @@ func (h *Hub) Collect(out chan<- prometheus.Metric) {
 	}
 	status := h.status()
 	gauge(leadingDesc, oneIf(status.Leading))
-	problems := len(status.Problems)
-	if status.Problem != nil {
-		problems++
-	}
-	gauge(problemsDesc, float64(problems))
+	gauge(problemsDesc, float64(len(status.Problems))+oneIf(status.Problem != nil))
 	for _, m := range status.Members {
 		gauge(connectedDesc, oneIf(m.Connected), m.Name)
 		if !m.Contacted.IsZero() {

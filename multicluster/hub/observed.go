@@ -10,9 +10,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// observed writes status.observedGeneration of the ClusterSet, because kstatus waits for this
-// field. If the status has conditions, a Penstock of this cluster writes the status, and the hub
-// must not.
+// observed writes status.observedGeneration of the ClusterSet, for which kstatus waits. If the
+// status has conditions, a Penstock of this cluster writes it, and the hub must not.
 func (h *Hub) observed(ctx context.Context, clusterSet *v1alpha1.ClusterSet) {
 	if h.source == nil || clusterSet == nil {
 		return

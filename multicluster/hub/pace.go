@@ -2,9 +2,8 @@ package hub
 
 import "time"
 
-// Each decision on a member's exports adds its cost, in time, to the member's debt. In the time t,
-// the debt decreases by paceShare*t. While the debt exceeds paceBurst, the member's next decision
-// waits.
+// Each decision on a member's exports adds its cost to a debt, which decreases by paceShare*t in
+// the time t. While the debt exceeds paceBurst, the next decision waits.
 const (
 	paceShare  = 0.1
 	paceBurst  = 2 * time.Second // enough for a first decision on about 1,000 pools

@@ -7,7 +7,6 @@ import (
 	"reflect"
 
 	"github.com/penstock-project/penstock/discovery/store"
-	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/hub/decide"
 	"github.com/penstock-project/penstock/multicluster/set"
 )
@@ -25,8 +24,8 @@ type Status struct {
 	Problems map[string]*mistake `json:"problems,omitempty"`
 }
 
-// note sets a member's problem, and logs the problem if it is new. m nil means no problem. The
-// member "" stands for the ClusterSet.
+// note sets a member's problem, and logs it if it is new. m nil: no problem. The member "" stands
+// for the ClusterSet.
 func (h *Hub) note(member string, m *mistake) {
 	h.mu.Lock()
 	old := h.mistakes[member]
@@ -94,5 +93,3 @@ func writeJSON(w http.ResponseWriter, value any) {
 	e.SetIndent("", "  ")
 	_ = e.Encode(value) // fails only when the client disconnects
 }
-
-func equalMember(a, b *v1alpha1.ClusterSetMember) bool { return reflect.DeepEqual(a, b) }

@@ -28,9 +28,9 @@ const setLabel = "multicluster.x-k8s.io/clusterset"
 
 // byProfile builds the access to a ClusterProfile's cluster with the configured providers
 // (KEP-5339).
-func (h *Hub) byProfile(ctx context.Context, set string, m *v1alpha1.ClusterSetMember) (reach, error) {
+func (h *Hub) byProfile(ctx context.Context, set string, m *v1alpha1.ClusterSetMember) (reach, *mistake) {
 	at := objectid.Join(m.ClusterProfile.Namespace, m.ClusterProfile.Name)
-	bad := func(name, problem, fix string) (reach, error) {
+	bad := func(name, problem, fix string) (reach, *mistake) {
 		return reach{}, &mistake{Field: field(m, name), Problem: "ClusterProfile " + at + ": " + problem, Fix: fix}
 	}
 	if h.management == nil {
@@ -41,26 +41,25 @@ func (h *Hub) byProfile(ctx context.Context, set string, m *v1alpha1.ClusterSetM
 		return bad("clusterProfile", "the hub has no credential providers",
 			"start it with --clusterprofile-provider-file FILE")
 	}
+	unread := func(field, what string, err error) (reach, *mistake) {
+		if apierrors.IsNotFound(err) {
+			return bad(field, what+" does not exist", "correct the name")
+		}
+		return bad(field, fmt.Sprintf("%s cannot be read: %.300v", what, err), "let the hub's service account get it")
+	}
 	ns, err := h.management.Resource(namespaceKind).Get(ctx, m.ClusterProfile.Namespace, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return bad("clusterProfile.namespace", "the namespace does not exist", "correct the name")
-	case err != nil:
-		return bad("clusterProfile.namespace", fmt.Sprintf("the namespace cannot be read: %.300v", err),
-			"let the hub's service account get it")
-	case ns.GetLabels()[setLabel] != set:
+	if err != nil {
+		return unread("clusterProfile.namespace", "the namespace", err)
+	}
+	if ns.GetLabels()[setLabel] != set {
 		return bad("clusterProfile.namespace",
 			fmt.Sprintf("label %s of the namespace is %q, and the ClusterSet is %q", setLabel, ns.GetLabels()[setLabel],
 				set), "label the namespace, or name a profile of this set")
 	}
 	u, err := h.management.Resource(profileKind).Namespace(m.ClusterProfile.Namespace).
 		Get(ctx, m.ClusterProfile.Name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return bad("clusterProfile.name", "it does not exist", "correct the name")
-	case err != nil:
-		return bad("clusterProfile.name", fmt.Sprintf("it cannot be read: %.300v", err),
-			"let the hub's service account get it")
+	if err != nil {
+		return unread("clusterProfile.name", "it", err)
 	}
 	var profile inventory.ClusterProfile
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &profile); err != nil {

@@ -25,8 +25,8 @@ func newInstalled(config *rest.Config) (*installed, error) {
 	return &installed{client: client}, err
 }
 
-// read fetches the schema if its URL changed, and sets i.prunes. i.prunes is false while the kind
-// is not installed.
+// read fetches the schema if its URL changed, and sets i.prunes; false while the kind is not
+// installed.
 func (i *installed) read(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*contactTimeout)
 	defer cancel()

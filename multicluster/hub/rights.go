@@ -20,9 +20,10 @@ import (
 type right struct {
 	group, version, resource, kind string
 	optional                       bool
-	// kept converts objects of a kind that has no table in the store. It is nil for kinds with a
-	// table. The hub works without the kinds that have no table, so reading them may be forbidden.
-	kept func(u *unstructured.Unstructured) (runtime.Object, error)
+	// kept converts objects of a kind without a table in the store; nil: the kind has a table. The
+	// hub may be forbidden to read kinds without a table.
+	// It returns nil for an invalid object.
+	kept func(u *unstructured.Unstructured) runtime.Object
 }
 
 func (r right) gvr() schema.GroupVersionResource {
@@ -40,8 +41,8 @@ var rights = []right{
 	{v1alpha1.Group, v1alpha1.Version, poolExportResource, "PoolExport", true, keptExport},
 }
 
-// readable returns the kinds that are installed at the member and that the hub may read. A
-// forbidden read is an error, unless the kind has right.kept.
+// readable returns the installed kinds that the hub may read. A forbidden read is an error, unless
+// the kind has right.kept.
 func (c *cluster) readable(ctx context.Context, client dynamic.Interface) (out []right, err error) {
 	for _, r := range rights {
 		one, cancel := context.WithTimeout(ctx, 2*contactTimeout)
@@ -52,12 +53,9 @@ func (c *cluster) readable(ctx context.Context, client dynamic.Interface) (out [
 			out = append(out, r)
 		case apierrors.IsNotFound(err) && r.optional, apierrors.IsForbidden(err) && r.kept != nil:
 		case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-			return nil, &mistake{
-				Field: "spec.members[" + c.name + "]",
-				Problem: fmt.Sprintf("its credential may not list %s: %.300v",
-					strings.TrimSuffix(r.resource+"."+r.group, "."), err),
-				Fix: "apply in that cluster what `penstock hub rules` prints, and use the token of its service account",
-			}
+			return nil, c.mistake(fmt.Sprintf("its credential may not list %s: %.300v",
+				strings.TrimSuffix(r.resource+"."+r.group, "."), err),
+				"apply in that cluster what `penstock hub rules` prints, and use the token of its service account")
 		default:
 			return nil, err
 		}

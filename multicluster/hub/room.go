@@ -2,6 +2,7 @@ package hub
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	inferencev1 "sigs.k8s.io/gateway-api-inference-extension/api/v1"
@@ -11,11 +12,10 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
-	"github.com/penstock-project/penstock/multicluster/set"
 )
 
-// needed reports whether to store an object. It skips InferencePools without an export annotation
-// and without a hub's condition, because a cluster may have any number of them.
+// needed skips InferencePools without an export annotation and without a hub's condition, because a
+// cluster may have any number of them.
 func needed(obj store.Object) bool {
 	pool, ok := obj.(*inferencev1.InferencePool)
 	if !ok {
@@ -26,17 +26,11 @@ func needed(obj store.Object) bool {
 			return true
 		}
 	}
-	for _, p := range pool.Status.Parents {
-		if p.ControllerName == set.HubController {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(pool.Status.Parents, byHub)
 }
 
-// reportLeftOut reports which kinds have objects that were left out because they exceed the memory
-// limit. It logs a change of these kinds. It does not log the numbers of objects, which change
-// often.
+// reportLeftOut reports the kinds of which objects exceed the memory limit, when these kinds
+// change. The numbers of objects change too often.
 func (c *cluster) reportLeftOut(share *kube.Share) {
 	var names, texts []string
 	for _, l := range share.LeftOut() {
@@ -52,12 +46,9 @@ func (c *cluster) reportLeftOut(share *kube.Share) {
 	case kinds == "":
 		c.hub.note(c.name+partly, nil)
 	default:
-		c.hub.note(c.name+partly, &mistake{
-			Field: "spec.members[" + c.name + "]",
-			Problem: "its API server has more objects than the hub keeps of one member; " +
-				"left out, as if they did not exist: " + strings.Join(texts, ", "),
-			Fix: "remove objects there, or raise --memory-limit of the hub (hub.resources.limits.memory of the chart)",
-		})
+		c.hub.note(c.name+partly, c.mistake("its API server has more objects than the hub keeps of one member; "+
+			"left out, as if they did not exist: "+strings.Join(texts, ", "),
+			"remove objects there, or raise --memory-limit of the hub (hub.resources.limits.memory of the chart)"))
 	}
 }
 
@@ -85,10 +76,6 @@ func (c *cluster) reportUnfit() {
 	if more > 0 {
 		first = append(first, fmt.Sprintf("and %d more", more))
 	}
-	c.hub.note(c.name+unfit, &mistake{
-		Field: "spec.members[" + c.name + "]",
-		Problem: "no import may have some of what it exports, so the others do not import it: " +
-			strings.Join(first, "; "),
-		Fix: "correct these objects there: an API server that validates objects rejects them",
-	})
+	c.hub.note(c.name+unfit, c.mistake("no import may have some of what it exports, so the others do not import it: "+
+		strings.Join(first, "; "), "correct these objects there: an API server that validates objects rejects them"))
 }

@@ -13,9 +13,8 @@ const createNamespaces = `- apiGroups: [""]
   verbs: [create]
 `
 
-// Rules returns, as YAML, the RBAC objects that give a hub its permissions in a member. namespace
-// is the namespace of the hub's ServiceAccount in the member. If namespaces is true, the hub may
-// create namespaces.
+// Rules returns, as YAML, the RBAC objects of a hub in a member. namespace has the hub's
+// ServiceAccount there. With namespaces, the hub may create namespaces.
 func Rules(namespace string, namespaces bool) string {
 	more := ""
 	if namespaces {

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/multicluster/fault"
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
@@ -80,8 +81,7 @@ func New(c Config) *Importer {
 		unnamed:  map[string]map[objectid.Pool]struct{}{}, unnamedAt: map[objectid.Pool][]string{}}
 }
 
-// SetAllow replaces the limits, keyed by member. It returns all pools: the caller must pass them to
-// Assemble.
+// SetAllow replaces the limits, keyed by member. It returns all pools, to pass to Assemble.
 func (i *Importer) SetAllow(allow map[string]v1alpha1.ClusterSetAllow) []objectid.Pool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -89,14 +89,13 @@ func (i *Importer) SetAllow(allow map[string]v1alpha1.ClusterSetAllow) []objecti
 	return i.all()
 }
 
-// SetLocal sets which pools of this cluster are an exporting cluster of the import with the same
-// name, and the weight of each (nil: 1). It returns the pools that the caller must pass to
-// Assemble.
+// SetLocal sets which pools of this cluster are exporting clusters of their imports, with their
+// weights (nil: 1). It returns the pools to pass to Assemble.
 func (i *Importer) SetLocal(cluster string, pools map[objectid.Pool]*int32) (changed []objectid.Pool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for p, w := range pools {
-		if old, ok := i.local[p]; !ok || i.own != cluster || weight(old) != weight(w) {
+		if old, ok := i.local[p]; !ok || i.own != cluster || count(old, 1) != count(w, 1) {
 			changed = append(changed, p)
 		}
 	}
@@ -109,8 +108,8 @@ func (i *Importer) SetLocal(cluster string, pools map[objectid.Pool]*int32) (cha
 	return changed
 }
 
-// SetPickerDown records why an exporting cluster's picker cannot be reached; why is "" if it can be
-// reached. source names the observer. It returns the pools that the caller must pass to Assemble.
+// SetPickerDown records why an exporting cluster's picker cannot be reached; why "": it can. source
+// names the observer. It returns the pools to pass to Assemble.
 func (i *Importer) SetPickerDown(p objectid.Pool, cluster, source, why string) []objectid.Pool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -126,24 +125,28 @@ func (i *Importer) SetPickerDown(p objectid.Pool, cluster, source, why string) [
 	default:
 		reasons[source] = why
 	}
-	if i.pickerDown(at) == before || !i.cfg.Registry.Exported(p) {
+	if i.pickerDown(at) == before {
+		return nil
+	}
+	return i.exported(p)
+}
+
+func (i *Importer) exported(p objectid.Pool) []objectid.Pool {
+	if !i.cfg.Registry.Exported(p) {
 		return nil
 	}
 	return []objectid.Pool{p}
 }
 
 // SetUnusable replaces the clusters of an import that translation cannot use. It returns the pools
-// that the caller must pass to Assemble.
+// to pass to Assemble.
 func (i *Importer) SetUnusable(p objectid.Pool, clusters map[string]Unusable) []objectid.Pool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.unusable[p] = clusters; len(clusters) == 0 {
 		delete(i.unusable, p)
 	}
-	if !i.cfg.Registry.Exported(p) {
-		return nil
-	}
-	return []objectid.Pool{p}
+	return i.exported(p)
 }
 
 // The caller holds mu.
@@ -155,29 +158,13 @@ func (i *Importer) pickerDown(at picker) string {
 	return "its picker fails: " + reasons[slices.Min(slices.Collect(maps.Keys(reasons)))]
 }
 
-func weight(w *int32) int32 {
-	if w == nil {
-		return 1
-	}
-	return *w
-}
-
 // The caller holds mu.
 func (i *Importer) all() (pools []objectid.Pool) {
-	for _, m := range i.cfg.Registry.Members(nil) {
-		pools = append(pools, i.poolsOf(m.Name)...)
-	}
+	pools = i.cfg.Registry.Pools()
 	for _, o := range store.Offers.All(i.cfg.Store.View()) {
 		pools = append(pools, objectid.Pool{Namespace: o.Namespace, Name: o.Import})
 	}
 	return sorted(pools)
-}
-
-func (i *Importer) poolsOf(member string) (pools []objectid.Pool) {
-	for _, e := range i.cfg.Registry.ExportsOf(member) {
-		pools = append(pools, e.Pool)
-	}
-	return pools
 }
 
 func sorted(pools []objectid.Pool) []objectid.Pool {
@@ -187,8 +174,8 @@ func sorted(pools []objectid.Pool) []objectid.Pool {
 
 // Assembled is the result of Assemble.
 type Assembled struct {
-	// Pools are the pools that were passed to Assemble, and the pools for which a member's limits
-	// newly allow more or fewer endpoints.
+	// Pools are the pools passed to Assemble, and the pools for which limits newly allow more or
+	// fewer endpoints.
 	Pools []objectid.Pool
 	// Placed states, for each export of Pools that is not withdrawn, whether this cluster imports
 	// it. Placement.Member is the exporter.
@@ -261,8 +248,8 @@ func (i *Importer) Assemble(pools []objectid.Pool) (out Assembled, err error) {
 	return out, nil
 }
 
-// dated returns the exporting clusters of each pool. It records in the registry which exports this
-// cluster begins or ceases to import. The caller holds mu.
+// dated returns the exporting clusters of each pool, and records which exports begin or cease to be
+// imported. The caller holds mu.
 func (i *Importer) dated(r store.Reader, pools []objectid.Pool) [][]Source {
 	out := make([][]Source, len(pools))
 	var begun, ceased []registry.RecordID
@@ -299,9 +286,8 @@ func (i *Importer) Status(p objectid.Pool, generation int64) (s inferenceapi.Inf
 	return StatusOf(sources, generation), slices.ContainsFunc(sources, func(s Source) bool { return s.imported() })
 }
 
-// limit applies the ClusterSet's limits on the number of a member's exports and endpoints. It
-// returns pools, and in addition all pools for which these limits newly allow more or fewer
-// endpoints. The caller holds mu.
+// limit applies the ClusterSet's limits on a member's exports and endpoints. It adds the pools for
+// which they newly allow more or fewer endpoints. The caller holds mu.
 func (i *Importer) limit(pools []objectid.Pool) []objectid.Pool {
 	before := i.over
 	i.over = map[string]map[objectid.Pool]share{}
@@ -315,11 +301,11 @@ func (i *Importer) limit(pools []objectid.Pool) []objectid.Pool {
 	names := maps.Clone(before)
 	maps.Copy(names, i.over)
 	for name := range names {
-		for _, p := range i.poolsOf(name) {
-			old, limitedThen := before[name][p]
-			next, limited := i.over[name][p]
+		for _, e := range i.cfg.Registry.ExportsOf(name) {
+			old, limitedThen := before[name][e.Pool]
+			next, limited := i.over[name][e.Pool]
 			if old != next || limitedThen != limited {
-				pools = append(pools, p)
+				pools = append(pools, e.Pool)
 			}
 		}
 	}
@@ -362,15 +348,13 @@ func (i *Importer) sources(r store.Reader, p objectid.Pool) (out []Source) {
 		}
 		allow, member := i.allow[e.Cluster]
 		s.unnamed = member && !allows(&allow, p)
-		if s.reason, s.message = i.problem(r, e); s.reason == "" {
-			if part, limited := i.over[e.Cluster][p]; limited {
-				s.most = part.endpoints
-				if part.none {
-					s.reason = NotAllowedReason
-					s.message = fmt.Sprintf(
-						"the ClusterSet lets it export %d pools, and others come first by namespace and name",
-						count(i.allow[e.Cluster].Exports, defaultExports))
-				}
+		s.reason, s.message = i.problem(r, e)
+		if part, limited := i.over[e.Cluster][p]; limited && s.reason == "" {
+			s.most = part.endpoints
+			if part.none {
+				s.reason, s.message = NotAllowedReason, fmt.Sprintf(
+					"the ClusterSet lets it export %d pools, and others come first by namespace and name",
+					count(allow.Exports, defaultExports))
 			}
 		}
 		if s.reason == "" && e.Unread != "" {
@@ -435,11 +419,11 @@ func (i *Importer) problem(r store.Reader, e *registry.Export) (reason, message 
 	allow, ok := i.allow[e.Cluster]
 	switch {
 	case !ok:
-		if _, imported := store.Offers.Get(r, offerID(e.Pool, e.Cluster)); imported && e.Draining {
+		if e.Draining && offered(r, e.Pool, e.Cluster) {
 			return "", ""
 		}
 		return NotAllowedReason, fmt.Sprintf("%s is no member here", e.Cluster)
-	case !allows(&allow, e.Pool) && !faulty("allow") && e.Cluster != i.cfg.Self:
+	case !allows(&allow, e.Pool) && !fault.Injected("allow") && e.Cluster != i.cfg.Self:
 		return NotAllowedReason,
 			fmt.Sprintf("the ClusterSet of the importing cluster, or of its hub, does not name it: "+
 				"add pools: [%[2]s/%[3]s] or namespaces: [%[2]s] to allow of member %[1]s", e.Cluster, e.Pool.Namespace,
@@ -454,8 +438,8 @@ func allows(allow *v1alpha1.ClusterSetAllow, p objectid.Pool) bool {
 	return slices.Contains(allow.Namespaces, p.Namespace) || slices.Contains(allow.Pools, p.String())
 }
 
-// Unnamed returns a member's exports that the ClusterSet does not allow by name: at most `most` of
-// them, and their total number n. The result is as of the last Assemble.
+// Unnamed returns a member's exports that the ClusterSet does not allow by name, as of the last
+// Assemble: at most `most`, and their number n.
 func (i *Importer) Unnamed(member string, most int) (first []objectid.Pool, n int) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -502,8 +486,7 @@ func count(n *int32, otherwise int) int {
 	return int(*n)
 }
 
-// offer builds an Offer that shares the entry's lists with the registry. before is the current
-// Offer or nil.
+// offer builds an Offer that shares the entry's lists with the registry. before may be nil.
 func (i *Importer) offer(p objectid.Pool, s *Source, before *store.Offer) *store.Offer {
 	allow, member := i.allow[s.Entry.Name]
 	o := &store.Offer{Import: p.Name, Cluster: s.Entry, Allowed: allow.Addresses, Pods: allow.PodCIDRs,

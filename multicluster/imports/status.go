@@ -2,7 +2,6 @@ package imports
 
 import (
 	"fmt"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -52,14 +51,13 @@ type Source struct {
 	local           bool
 }
 
-// imported reports whether routes may use the cluster: a version of its export is known and
-// allowed.
+// imported reports whether routes may use the cluster.
 func (s *Source) imported() bool {
 	return s.Entry.RoutingMode != "" && s.routed()
 }
 
-// routed reports whether the known version of the export stays in use. NotSupported concerns only a
-// newer version, and Conflict only the import's status.
+// NotSupported concerns only a newer version of the export, and Conflict only the status of the
+// import.
 func (s *Source) routed() bool {
 	return s.reason == "" || s.reason == NotSupportedReason || s.reason == ConflictReason
 }
@@ -102,9 +100,9 @@ func (s *Source) conditions(generation int64) []metav1.Condition {
 	return []metav1.Condition{servers, ready}
 }
 
-// StatusOf returns an import's status with the sources as its clusters, without transition times.
-// The result shares lists with the sources. If a cluster is not allowed, its entry has only its
-// name, mode, target ports, weight 0 and the reason.
+// StatusOf returns an import's status, without transition times. The result shares lists with the
+// sources. The entry of a cluster that is not allowed has only its name, mode, target ports, weight
+// 0 and the reason.
 func StatusOf(sources []Source, generation int64) (out inferenceapi.InferencePoolImportStatus) {
 	out.ObservedGeneration = generation
 	var ready, unknown int
@@ -124,24 +122,21 @@ func StatusOf(sources []Source, generation int64) (out inferenceapi.InferencePoo
 				TargetPortNumber: c.TargetPortNumber, TargetPorts: c.TargetPorts, Weight: &none}
 		}
 		c.Conditions = s.conditions(generation)
-		switch r := c.Conditions[1]; r.Status {
-		case metav1.ConditionTrue:
+		r := c.Conditions[1]
+		if r.Status == metav1.ConditionTrue {
 			ready++
-		case metav1.ConditionUnknown:
+		} else {
+			not = append(not, c.Name+" is "+r.Reason)
+		}
+		if r.Status == metav1.ConditionUnknown {
 			unknown++
-			not = append(not, c.Name+" is "+r.Reason)
-		default:
-			not = append(not, c.Name+" is "+r.Reason)
 		}
 		out.Clusters = append(out.Clusters, c)
 	}
 	condition := metav1.Condition{Type: ConditionReady, ObservedGeneration: generation,
 		Message: fmt.Sprintf("%d of %d exporting clusters are ready", ready, len(out.Clusters))}
 	if len(not) > 0 {
-		condition.Message += ": " + strings.Join(not[:min(len(not), named)], ", ")
-		if more := len(not) - named; more > 0 {
-			condition.Message += fmt.Sprintf(" and %d more", more)
-		}
+		condition.Message += ": " + registry.Listed(not)
 	}
 	switch {
 	case ready > 0:
@@ -156,5 +151,3 @@ func StatusOf(sources []Source, generation int64) (out inferenceapi.InferencePoo
 	out.Conditions = []metav1.Condition{accepted, condition}
 	return out
 }
-
-const named = 8

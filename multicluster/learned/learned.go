@@ -15,11 +15,6 @@ import (
 	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
-// Store stores addresses. *store.Store implements it.
-type Store interface {
-	Apply(ops ...store.Op) (store.Revision, error)
-}
-
 // Delivery reports when Envoys have the stored addresses.
 type Delivery interface {
 	// Reachable returns once an Envoy is connected to this process or to a peer. waited reports
@@ -35,7 +30,7 @@ type Delivery interface {
 
 // Config configures a Keeper.
 type Config struct {
-	Store    Store
+	Store    *store.Store
 	Delivery Delivery
 	// Object returns the name of the object in Store for a pool's addresses; false: no import has
 	// the pool.
@@ -54,7 +49,7 @@ const maxAddresses = 1024
 type Keeper struct {
 	cfg Config
 
-	mu    sync.RWMutex
+	mu    sync.Mutex
 	pools map[objectid.Target]map[netip.AddrPort]*address
 }
 
@@ -86,7 +81,13 @@ func (k *Keeper) Learn(ctx context.Context, pool objectid.Target, addrs []netip.
 	if k.known(pool, addrs) {
 		return nil
 	}
-	rev, err := k.add(pool, addrs)
+	k.mu.Lock()
+	until := k.cfg.Now().Add(k.cfg.For)
+	for _, a := range addrs {
+		k.extend(pool, a, until)
+	}
+	rev, err := k.write(pool)
+	k.mu.Unlock()
 	if err != nil {
 		return fmt.Errorf("learn endpoints of %s: %w", pool, err)
 	}
@@ -95,7 +96,11 @@ func (k *Keeper) Learn(ctx context.Context, pool objectid.Target, addrs []netip.
 		return fmt.Errorf("wait for an Envoy that needs endpoints of %s: %w", pool, err)
 	}
 	if waited { // peers may have had no Envoy at the first publication
-		k.publish(pool, addrs)
+		k.mu.Lock()
+		for _, addr := range addrs {
+			k.publish(pool, addr)
+		}
+		k.mu.Unlock()
 	}
 	if err := k.deliver(ctx, rev, pool); err != nil {
 		return err
@@ -113,8 +118,8 @@ func (k *Keeper) Learn(ctx context.Context, pool objectid.Target, addrs []netip.
 	return nil
 }
 
-// ackTimeout is how long Learn waits for an Envoy to acknowledge endpoints. A frozen Envoy sends no
-// requests, so the requests of other Envoys need not wait for it.
+// ackTimeout is how long Learn waits for an Envoy. A frozen Envoy sends no requests that need the
+// endpoints.
 const ackTimeout = time.Second
 
 func (k *Keeper) deliver(ctx context.Context, rev uint64, pool objectid.Target) error {
@@ -130,25 +135,19 @@ func (k *Keeper) deliver(ctx context.Context, rev uint64, pool objectid.Target) 
 func (k *Keeper) Isolated() bool { return k.cfg.Delivery.Isolated() }
 
 func (k *Keeper) known(pool objectid.Target, addrs []netip.AddrPort) bool {
-	now := k.cfg.Now()
-	k.mu.RLock()
-	aged := false
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now, aged := k.cfg.Now(), false
 	for _, a := range addrs {
 		known := k.pools[pool][a]
 		if known == nil || !known.delivered {
-			k.mu.RUnlock()
 			return false
 		}
 		aged = aged || known.until.Sub(now) < k.cfg.For-k.step()
 	}
-	k.mu.RUnlock()
-	if aged {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		for _, a := range addrs {
-			if known := k.pools[pool][a]; known != nil {
-				k.extend(pool, a, now.Add(k.cfg.For))
-			}
+	for _, a := range addrs {
+		if aged {
+			k.extend(pool, a, now.Add(k.cfg.For))
 		}
 	}
 	return true
@@ -156,16 +155,6 @@ func (k *Keeper) known(pool objectid.Target, addrs []netip.AddrPort) bool {
 
 // step is the least extension of an expiry that is published. Smaller extensions wait.
 func (k *Keeper) step() time.Duration { return k.cfg.For / 10 }
-
-func (k *Keeper) add(pool objectid.Target, addrs []netip.AddrPort) (uint64, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	until := k.cfg.Now().Add(k.cfg.For)
-	for _, a := range addrs {
-		k.extend(pool, a, until)
-	}
-	return k.write(pool)
-}
 
 // extend adds an address to a pool, or extends its expiry to until. The caller holds mu.
 func (k *Keeper) extend(pool objectid.Target, addr netip.AddrPort, until time.Time) {
@@ -185,7 +174,7 @@ func (k *Keeper) extend(pool objectid.Target, addr netip.AddrPort, until time.Ti
 	}
 	if a.until.Sub(a.published) > k.step() {
 		a.published = a.until
-		k.cfg.Peers.Publish(channel.Item{Key: itemKey(pool, addr), TTL: a.until.Sub(k.cfg.Now())})
+		k.publish(pool, addr)
 	}
 }
 
@@ -201,13 +190,10 @@ func (k *Keeper) dropOldest(pool objectid.Target) {
 	delete(k.pools[pool], oldest)
 }
 
-func (k *Keeper) publish(pool objectid.Target, addrs []netip.AddrPort) {
-	k.mu.RLock()
-	defer k.mu.RUnlock()
-	for _, addr := range addrs {
-		if a := k.pools[pool][addr]; a != nil {
-			k.cfg.Peers.Publish(channel.Item{Key: itemKey(pool, addr), TTL: a.until.Sub(k.cfg.Now())})
-		}
+// The caller holds mu.
+func (k *Keeper) publish(pool objectid.Target, addr netip.AddrPort) {
+	if a := k.pools[pool][addr]; a != nil {
+		k.cfg.Peers.Publish(channel.Item{Key: itemKey(pool, addr), TTL: a.until.Sub(k.cfg.Now())})
 	}
 }
 
@@ -234,7 +220,7 @@ func (k *Keeper) write(pool objectid.Target) (uint64, error) {
 
 // Run drops expired addresses until ctx ends.
 func (k *Keeper) Run(ctx context.Context) error {
-	tick := time.NewTicker(k.cfg.For / 10)
+	tick := time.NewTicker(k.step())
 	defer tick.Stop()
 	for {
 		select {
@@ -254,9 +240,7 @@ func (k *Keeper) expire() error {
 	now := k.cfg.Now()
 	for pool, addrs := range k.pools {
 		before := len(addrs)
-		maps.DeleteFunc(addrs, func(_ netip.AddrPort, a *address) bool {
-			return now.After(a.until)
-		})
+		maps.DeleteFunc(addrs, func(_ netip.AddrPort, a *address) bool { return now.After(a.until) })
 		if len(addrs) == before {
 			continue
 		}

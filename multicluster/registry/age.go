@@ -5,11 +5,9 @@ import (
 	"sync/atomic"
 
 	"github.com/penstock-project/penstock/discovery/objectid"
-	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
-// age holds Export.Since outside the export's row in the database, so that a change of the age
-// needs no new row. It changes only within a write transaction.
+// age holds Export.Since outside the immutable row. It changes only within a write transaction.
 type age struct{ since atomic.Int64 }
 
 func aged(since int64) *age {
@@ -18,8 +16,8 @@ func aged(since int64) *age {
 	return a
 }
 
-// Since returns when this cluster began to import the export, in microseconds since 1970. It
-// returns 0 if the export is not imported, or if Imported has not recorded it.
+// Since returns when this cluster began to import the export, in microseconds since 1970; 0: it is
+// not imported, or Imported has not recorded it.
 func (e *Export) Since() int64 { return e.age.since.Load() }
 
 // Imported records which exports this cluster begins and ceases to import. A begun export without a
@@ -28,7 +26,7 @@ func (r *Registry) Imported(begun, ceased []RecordID) (since int64) {
 	var dated []RecordID
 	date := func(t txn, ids []RecordID, since int64) {
 		for _, id := range ids {
-			e := rows.First[Export](t, exportTable, exportKey(id.Cluster, id.Pool))
+			e := t.export(id.Cluster, id.Pool)
 			if e != nil && (e.Since() == 0) != (since == 0) {
 				e.age.since.Store(since)
 				dated = append(dated, id)
@@ -58,7 +56,7 @@ func (r *Registry) Agree(records []Record) (changed []objectid.Pool) {
 		for i := range records {
 			rec := &records[i]
 			r.latest.Store(max(r.latest.Load(), rec.Since))
-			e := rows.First[Export](t, exportTable, exportKey(rec.Cluster, rec.Pool))
+			e := t.export(rec.Cluster, rec.Pool)
 			if e != nil && rec.Since > 0 && e.Since() > 0 && e.Since() != rec.Since {
 				e.age.since.Store(rec.Since)
 				dated, changed = append(dated, rec.RecordID), append(changed, rec.Pool)
@@ -70,8 +68,7 @@ func (r *Registry) Agree(records []Record) (changed []objectid.Pool) {
 	return slices.Compact(changed)
 }
 
-// date calls change, which sets Export.Since, in a write transaction that changes no row. The
-// transaction prevents other writers from dropping exports during the call.
+// date calls change in a write transaction, so that no other writer drops exports meanwhile.
 func (r *Registry) date(change func(t txn)) {
 	t := txn{Txn: r.db.Txn(true)}
 	defer t.Abort()

@@ -6,10 +6,11 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store/rows"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/multicluster/fault"
 )
 
-// All members share allExports and allBytes equally. least* and max* bound the share of a member.
-// If a member's share shrinks, the member keeps its exports, but may not add to them.
+// All members share allExports and allBytes equally; least* and max* bound a member's share. If the
+// share shrinks, a member keeps its exports, but may not add to them.
 const (
 	allExports, leastExports, maxExports = 40_000, 400, 10_000
 	allBytes, leastBytes                 = 64 << 20, 1 << 20
@@ -30,7 +31,7 @@ func (t txn) share() (exports, bytes int) {
 		return Share(t.exports, *t.members)
 	}
 	n := 0
-	for range rows.Walk[Member](t, nil, memberTable, rows.ByID, nil) {
+	for range t.allMembers(nil) {
 		n++
 	}
 	if t.members != nil {
@@ -60,9 +61,8 @@ func (c *Count) add(e *Export, n int) {
 	}
 }
 
-// put stores an export in place of old, which may be nil, and counts it. It removes the names of
-// Secrets from the export, because a member must not choose which Secrets of this cluster are sent
-// to it.
+// put stores an export in place of old, which may be nil. It removes the names of Secrets, because
+// a member must not choose which Secrets of this cluster are sent to it.
 func (t txn) put(e, old *Export) {
 	e.Entry.EndpointPicker = withoutSecrets(e.Entry.EndpointPicker)
 	c := t.count(e.Cluster)
@@ -106,7 +106,8 @@ func (t txn) count(cluster string) Count {
 
 func (t txn) room(e, old *Export) string {
 	c := t.count(e.Cluster)
-	if faulty("share") || c.rows < leastExports && c.bytes+e.Size <= leastBytes { // every member may use this much
+	// Every member may use the least share.
+	if fault.Injected("share") || c.rows < leastExports && c.bytes+e.Size <= leastBytes {
 		return ""
 	}
 	exports, bytes := t.share()
@@ -131,7 +132,7 @@ func (t txn) fits(cluster string, size int) bool {
 
 func (r *Registry) unread(t txn, cluster string, p objectid.Pool, why string) {
 	next := Export{Cluster: cluster, Pool: p, Entry: inferenceapi.ImportedCluster{Name: cluster}}
-	old := rows.First[Export](t, exportTable, exportKey(cluster, p))
+	old := t.export(cluster, p)
 	if old != nil {
 		next = *old
 	} else if t.room(&next, nil) != "" {

@@ -38,15 +38,13 @@ type Export struct {
 // Withdrawn reports whether the member no longer exports the pool.
 func (e *Export) Withdrawn() bool { return e.withdrawn }
 
-// Restored reports whether the export comes from a Record, so its member has sent no version since
-// the restart.
+// Restored reports whether the export comes from a Record: its member has sent no version since.
 func (e *Export) Restored() bool { return e.restored }
 
 // MaxWeight is the largest weight of an export; the smallest is 0.
 const MaxWeight = 1_000_000
 
-// invalid returns why API servers would reject every import that has the export; "": the export is
-// valid.
+// invalid returns why API servers would reject an import with the export; "": it is valid.
 func (e *Export) invalid() string {
 	if !e.Pool.IsValid() {
 		return fmt.Sprintf("%.80q is not the name of a pool", e.Pool.String())
@@ -73,10 +71,10 @@ func (r *Registry) withdraw(t txn, e *Export, at Stamp) {
 	t.put(&next, e)
 }
 
+func (e *Export) end() time.Duration { return e.collect }
+
 func (r *Registry) collectDrained(t txn) {
-	now := r.now()
-	for _, e := range slices.Collect(until(t, exportTable, byDraining,
-		func(e *Export) time.Duration { return e.collect }, now)) {
+	for _, e := range slices.Collect(until[*Export](t, exportTable, byDraining, r.now())) {
 		t.drop(e)
 	}
 }
@@ -98,15 +96,25 @@ func (r *Registry) Exported(p objectid.Pool) bool {
 	return false
 }
 
-// ExportsOf returns a member's exports, sorted by pool.
-func (r *Registry) ExportsOf(cluster string) []*Export {
-	return slices.Collect(rows.Walk[Export](r.read(), nil, exportTable, rows.ByID, rows.Key(cluster)))
+// Pools returns the pools that members export, or whose withdrawn exports drain, sorted.
+func (r *Registry) Pools() (pools []objectid.Pool) {
+	for e := range rows.Walk[Export](r.read(), nil, exportTable, byPool, nil) {
+		if n := len(pools); n == 0 || pools[n-1] != e.Pool {
+			pools = append(pools, e.Pool)
+		}
+	}
+	return pools
 }
 
-// PodCIDRs returns the pod ranges that a member publishes, from one of its exports in EndpointMode:
-// they all have the same ranges.
+// ExportsOf returns a member's exports, sorted by pool.
+func (r *Registry) ExportsOf(cluster string) []*Export {
+	return slices.Collect(r.read().exportsOf(cluster))
+}
+
+// PodCIDRs returns the pod ranges that a member publishes. All its exports in EndpointMode have the
+// same.
 func (r *Registry) PodCIDRs(cluster string) []string {
-	for e := range rows.Walk[Export](r.read(), nil, exportTable, rows.ByID, rows.Key(cluster)) {
+	for e := range r.read().exportsOf(cluster) {
 		if e.Entry.RoutingMode == inferenceapi.EndpointMode && !e.withdrawn {
 			return e.Entry.PodCIDRs
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store/rows"
+	"github.com/penstock-project/penstock/multicluster/fault"
 )
 
 // State is the state of a member.
@@ -16,8 +17,7 @@ type State string
 const (
 	// Ready means that the member's lease has not expired.
 	Ready State = "Ready"
-	// Draining means that the member leaves the set, or that an operator drains it. Its exports get
-	// no new requests.
+	// Draining means that the member leaves the set or is drained. Its exports get no new requests.
 	Draining State = "Draining"
 	// Stale means that the member is connected, but its lease has expired.
 	Stale State = "Stale"
@@ -66,26 +66,28 @@ func (m Member) Connected() bool { return m.connected }
 
 func (m *Member) equal(o *Member) bool {
 	return m.Name == o.Name && m.State == o.State && m.UID == o.UID && m.Known == o.Known &&
-		m.Started.Equal(o.Started) &&
-		m.connected == o.connected && m.drained == o.drained && bytes.Equal(m.Bundle, o.Bundle) && m.denied == o.denied
+		m.Started.Equal(o.Started) && m.connected == o.connected && m.drained == o.drained &&
+		bytes.Equal(m.Bundle, o.Bundle) && m.denied == o.denied
 }
 
 type lease struct {
 	cluster  string
-	deadline time.Duration // when the lease ends, as a time since New
+	deadline time.Duration // as a time since New
 }
 
-// SetMembers replaces the members, and returns the pools that multicluster/imports must assemble
-// again. Exports of removed members drain.
+func (l *lease) end() time.Duration { return l.deadline }
+
+// SetMembers replaces the members; exports of removed ones drain. It returns the pools that
+// multicluster/imports must assemble again.
 func (r *Registry) SetMembers(names []string) []objectid.Pool {
 	return r.write(func(t txn) {
-		for _, m := range slices.Collect(rows.Walk[Member](t, nil, memberTable, rows.ByID, nil)) {
+		for _, m := range slices.Collect(t.allMembers(nil)) {
 			if !slices.Contains(names, m.Name) {
 				r.remove(t, m)
 			}
 		}
 		for _, name := range names {
-			if rows.First[Member](t, memberTable, rows.Key(name)) == nil {
+			if t.member(name) == nil {
 				rows.Must(t.Insert(memberTable, &Member{Name: name, State: Unreachable}))
 			}
 		}
@@ -102,16 +104,16 @@ func (r *Registry) remove(t txn, m *Member) {
 }
 
 func (r *Registry) withdrawAll(t txn, m *Member) {
-	for _, e := range slices.Collect(rows.Walk[Export](t, nil, exportTable, rows.ByID, rows.Key(m.Name))) {
+	for _, e := range slices.Collect(t.exportsOf(m.Name)) {
 		r.withdraw(t, e, e.Stamp)
 	}
 }
 
-// Connected stores whether a member is connected. A reconnected member whose lease has expired is
-// Ready only after its next update.
+// Connected stores whether a member is connected. Once its lease has expired, only an update makes
+// it Ready.
 func (r *Registry) Connected(name string, connected bool) []objectid.Pool {
 	return r.write(func(t txn) {
-		m := rows.First[Member](t, memberTable, rows.Key(name))
+		m := t.member(name)
 		if m == nil || m.connected == connected {
 			return
 		}
@@ -133,7 +135,7 @@ func silent(connected bool) State {
 
 func (r *Registry) renew(t txn, m *Member) {
 	deadline := r.now() + r.cfg.Lease
-	if faulty("lease") {
+	if fault.Injected("lease") {
 		deadline = 1 << 62
 	}
 	rows.Must(t.Insert(leaseTable, &lease{m.Name, deadline}))
@@ -146,10 +148,9 @@ func (r *Registry) running(t txn, m *Member) bool {
 
 func (r *Registry) expireLeases(t txn) {
 	now := r.now()
-	for _, l := range slices.Collect(until(t, leaseTable, byDeadline,
-		func(l *lease) time.Duration { return l.deadline }, now)) {
+	for _, l := range slices.Collect(until[*lease](t, leaseTable, byDeadline, now)) {
 		rows.Must(t.Delete(leaseTable, l))
-		m := rows.First[Member](t, memberTable, rows.Key(l.cluster))
+		m := t.member(l.cluster)
 		if m == nil {
 			continue
 		}
@@ -158,16 +159,15 @@ func (r *Registry) expireLeases(t txn) {
 			next.State = silent(m.connected)
 		}
 		rows.Must(t.Insert(memberTable, &next))
-		if faulty("silence") {
+		if fault.Injected("silence") {
 			r.withdrawAll(t, m)
 		}
 	}
 }
 
-// Members returns all members, sorted by name. ws, which may be nil, fires when the result may have
-// changed.
+// Members returns all members, sorted by name. ws may be nil.
 func (r *Registry) Members(ws WatchSet) (out []Member) {
-	for m := range rows.Walk[Member](r.read(), ws, memberTable, rows.ByID, nil) {
+	for m := range r.read().allMembers(ws) {
 		out = append(out, *m)
 	}
 	return out
@@ -175,7 +175,7 @@ func (r *Registry) Members(ws WatchSet) (out []Member) {
 
 // Member returns a member; false if it does not exist.
 func (r *Registry) Member(name string) (Member, bool) {
-	if m := rows.First[Member](r.read(), memberTable, rows.Key(name)); m != nil {
+	if m := r.read().member(name); m != nil {
 		return *m, true
 	}
 	return Member{}, false

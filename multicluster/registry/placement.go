@@ -1,7 +1,9 @@
 package registry
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store/rows"
@@ -19,6 +21,16 @@ type Placement struct {
 	Any         bool
 }
 
+// Listed joins the first eight texts, and counts the others.
+func Listed(texts []string) string {
+	const most = 8
+	out := strings.Join(texts[:min(len(texts), most)], ", ")
+	if more := len(texts) - most; more > 0 {
+		out += fmt.Sprintf(" and %d more", more)
+	}
+	return out
+}
+
 // Reports are a member's reports on this cluster's exports.
 type Reports struct {
 	Member string
@@ -32,7 +44,7 @@ type Reports struct {
 // Place stores a member's reports. It ignores clusters that are not members.
 func (r *Registry) Place(in Reports) {
 	r.write(func(t txn) {
-		if rows.First[Member](t, memberTable, rows.Key(in.Member)) == nil {
+		if t.member(in.Member) == nil {
 			return
 		}
 		if in.Snapshot {
@@ -64,18 +76,10 @@ func (t txn) unplace(member string, match func(objectid.Pool) bool) {
 	}
 }
 
-// Placements returns the members' reports on a pool that this cluster exports, sorted by member.
-// ws, which may be nil, fires when the result may have changed.
+// Placements returns the members' reports on a pool that this cluster exports, sorted by member. ws
+// may be nil.
 func (r *Registry) Placements(ws WatchSet, p objectid.Pool) (out []Placement) {
 	for pl := range rows.Walk[Placement](r.read(), ws, placementTable, byPool, poolKey(p)) {
-		out = append(out, *pl)
-	}
-	return out
-}
-
-// Failed returns the reports of a member on pools that it does not import, sorted by pool.
-func (r *Registry) Failed(member string) (out []Placement) {
-	for pl := range rows.Walk[Placement](r.read(), nil, placementTable, byFailed, rows.Key(member)) {
 		out = append(out, *pl)
 	}
 	return out

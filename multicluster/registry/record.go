@@ -35,8 +35,7 @@ type Record struct {
 	Since int64
 	// Withdrawn means that the export drains.
 	Withdrawn bool
-	// Reason states why this cluster does not use the export although the export has an Offer.
-	// Restore ignores it.
+	// Reason states why this cluster does not use an export with an Offer. Restore ignores it.
 	Reason, Message string
 	// Draining means that the member drains.
 	Draining bool
@@ -45,16 +44,18 @@ type Record struct {
 	Started time.Time
 }
 
+func byID(a, b Record) int { return a.Compare(b.RecordID) }
+
 // Restore applies the records of members that have not sent an update, and returns the pools that
-// multicluster/imports must assemble. The members are Unreachable until their first update. Restore
-// skips records with another UID than the member's.
+// multicluster/imports must assemble. These members are Unreachable. It skips records with another
+// UID than the member's.
 func (r *Registry) Restore(records []Record) []objectid.Pool {
-	records = slices.SortedFunc(slices.Values(records), func(a, b Record) int { return a.Compare(b.RecordID) })
+	records = slices.SortedFunc(slices.Values(records), byID)
 	return r.write(func(t txn) {
 		known := map[string]bool{}
 		for i := range records {
 			rec := &records[i]
-			m := rows.First[Member](t, memberTable, rows.Key(rec.Cluster))
+			m := t.member(rec.Cluster)
 			if m == nil {
 				continue
 			}
@@ -86,7 +87,7 @@ func (r *Registry) Restore(records []Record) []objectid.Pool {
 				if e.withdrawn {
 					e.collect = r.now() + r.cfg.Drain
 				}
-				t.put(e, rows.First[Export](t, exportTable, exportKey(e.Cluster, e.Pool)))
+				t.put(e, t.export(e.Cluster, e.Pool))
 			}
 			r.latest.Store(max(r.latest.Load(), rec.Since))
 			rows.Must(t.Insert(memberTable, &next))
@@ -108,7 +109,7 @@ func (r *Registry) Records() (out []Record) {
 			out = append(out, rec)
 		}
 	}
-	slices.SortFunc(out, func(a, b Record) int { return a.Compare(b.RecordID) })
+	slices.SortFunc(out, byID)
 	return out
 }
 
@@ -121,14 +122,14 @@ func (m *Member) record() Record {
 
 func (t txn) membersByName() map[string]*Member {
 	out := map[string]*Member{}
-	for m := range rows.Walk[Member](t, nil, memberTable, rows.ByID, nil) {
+	for m := range t.allMembers(nil) {
 		out[m.Name] = m
 	}
 	return out
 }
 
-// record returns the Record of an export of member m. It returns false for an export of a former
-// member (m is nil), and for an export that never had a valid version.
+// record returns false for an export of a former member (m is nil), and for an export that never
+// had a valid version.
 func (e *Export) record(m *Member) (Record, bool) {
 	if m == nil || e.Entry.RoutingMode == "" {
 		return Record{}, false
@@ -140,8 +141,7 @@ func (e *Export) record(m *Member) (Record, bool) {
 // Unsaved returns a channel that has an element while TakeUnsaved may return changed records.
 func (r *Registry) Unsaved() <-chan struct{} { return r.wake }
 
-// TakeUnsaved returns the records that changed since the last call, and the ids of deleted records,
-// sorted.
+// TakeUnsaved returns the changed records since the last call, and the ids of deleted ones, sorted.
 func (r *Registry) TakeUnsaved() (changed []Record, gone []RecordID) {
 	r.mu.Lock()
 	ids := r.unsaved
@@ -157,7 +157,7 @@ func (r *Registry) TakeUnsaved() (changed []Record, gone []RecordID) {
 			if m := members[id.Cluster]; m != nil && m.UID != "" {
 				rec, ok = m.record(), true
 			}
-		} else if e := rows.First[Export](t, exportTable, exportKey(id.Cluster, id.Pool)); e != nil {
+		} else if e := t.export(id.Cluster, id.Pool); e != nil {
 			rec, ok = e.record(members[id.Cluster])
 		}
 		if ok {
@@ -166,13 +166,12 @@ func (r *Registry) TakeUnsaved() (changed []Record, gone []RecordID) {
 			gone = append(gone, id)
 		}
 	}
-	slices.SortFunc(changed, func(a, b Record) int { return a.Compare(b.RecordID) })
+	slices.SortFunc(changed, byID)
 	slices.SortFunc(gone, RecordID.Compare)
 	return changed, gone
 }
 
-// MarkUnsaved makes the next TakeUnsaved return these records, for example because they could not
-// be saved.
+// MarkUnsaved makes the next TakeUnsaved return these records, too.
 func (r *Registry) MarkUnsaved(ids ...RecordID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -3,6 +3,7 @@ package registry
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -14,10 +15,11 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store/rows"
+	"github.com/penstock-project/penstock/multicluster/fault"
 )
 
-// WatchSet watches the results of the methods that it is passed to. Its method WatchCtx returns
-// once one of these results may have changed.
+// WatchSet watches the results of methods. Its method WatchCtx returns once one of them may have
+// changed.
 type WatchSet = memdb.WatchSet
 
 // NewWatchSet makes an empty WatchSet.
@@ -65,16 +67,14 @@ func (r *Registry) now() time.Duration { return max(r.cfg.Now().Sub(r.began), 0)
 type Update struct {
 	Member string
 	UID    string
-	// Stamp is the update's stamp. After the update, all exports of the member up to Stamp are
-	// known.
+	// Stamp is the update's stamp, up to which all exports of the member are known after it.
 	Stamp Stamp
 	// Started is when the member began to publish, by its own clock; zero: unknown.
 	Started time.Time
 	// Snapshot means that Exports has all exports of the member. Its other exports are withdrawn.
 	Snapshot bool
-	// Partial means that the update is part of a snapshot, and further updates follow. Only the
-	// last update, which is not Partial, withdraws exports. Before lists the exports of the
-	// preceding updates.
+	// Partial means that further updates of the same snapshot follow: only the last one withdraws
+	// exports. Before lists the exports of the preceding ones.
 	Partial bool
 	Before  []objectid.Pool
 	// Exports are new and changed exports, each with the stamp of its last change. Withdrawn are
@@ -90,7 +90,7 @@ type Update struct {
 }
 
 // Rejection reports that Apply dropped an update or some of its exports. After the next update
-// without a Rejection, the caller must request all exports of the member again.
+// without one, the caller must request all exports of the member again.
 type Rejection struct {
 	Member  string
 	Problem string
@@ -110,20 +110,20 @@ func (r *Registry) Apply(updates ...Update) (changed []objectid.Pool, rejected [
 }
 
 func (r *Registry) apply(t txn, u *Update) (problem string) {
-	m := rows.First[Member](t, memberTable, rows.Key(u.Member))
+	m := t.member(u.Member)
 	if m == nil {
 		return "it is no member of the cluster set"
 	}
-	next := *m
-	older := (u.Stamp.Compare(m.Known) < 0 || r.replaced(m, u)) && !faulty("fence")
+	next, fresh, began := *m, false, r.rewound(m, u)
+	older := (u.Stamp.Compare(m.Known) < 0 || began < 0) && !fault.Injected("fence")
 	switch {
 	case m.UID == "": // exports of an earlier member with this name may still drain
-		next.Known = t.forget(m.Name)
+		fresh = true
 	case m.UID != u.UID:
 		if r.running(t, m) {
 			return fmt.Sprintf("cluster %s has its name, and its lease runs; this one is %s", m.UID, u.UID)
 		}
-		next.Known = t.forget(m.Name)
+		fresh = true
 	case older && !r.startsAgain(t, m, u):
 		if u.Stamp.Compare(m.Known) >= 0 {
 			return fmt.Sprintf("its process began before the known one, and has the same epoch %d",
@@ -131,8 +131,12 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 		}
 		return fmt.Sprintf("it is older (%d.%d) than the known update (%d.%d)", u.Stamp.Epoch, u.Stamp.Sequence,
 			m.Known.Epoch, m.Known.Sequence)
-	case older, r.repeats(m, u):
-		next.Known = t.forget(m.Name)
+	case older, began > 0:
+		fresh = true
+	}
+	if fresh {
+		next.Known = Stamp{}
+		t.forget(m.Name)
 	}
 	if r.plausible(u.Started) {
 		next.Started = u.Started
@@ -167,7 +171,7 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 	}
 	withdrawn, whole := slices.Clone(u.Withdrawn), u.Snapshot && !u.Partial
 	if whole || m.drained != u.Draining {
-		for _, e := range slices.Collect(rows.Walk[Export](t, nil, exportTable, rows.ByID, rows.Key(m.Name))) {
+		for _, e := range slices.Collect(t.exportsOf(m.Name)) {
 			_, unread := u.Unread[e.Pool]
 			switch {
 			case named[e.Pool], unread && !e.withdrawn && m.drained == u.Draining:
@@ -181,7 +185,7 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 		}
 	}
 	for _, p := range withdrawn {
-		if e := rows.First[Export](t, exportTable, exportKey(m.Name, p)); e != nil && e.Stamp.Compare(u.Stamp) <= 0 {
+		if e := t.export(m.Name, p); e != nil && e.Stamp.Compare(u.Stamp) <= 0 {
 			r.withdraw(t, e, u.Stamp)
 		}
 	}
@@ -189,9 +193,10 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 		next.denied = denied{}
 	}
 	switch before := next.denied; {
-	case problem != "" && before.problem != "":
-		next.denied = denied{problem, min(least, before.least)}
 	case problem != "":
+		if before.problem != "" {
+			least = min(least, before.least)
+		}
 		next.denied = denied{problem, least}
 	case before.problem != "" && t.fits(m.Name, before.least):
 		next.denied = denied{}
@@ -210,16 +215,15 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 // maxAhead is how far the Started time of a member may be in the future of this process's clock.
 const maxAhead = time.Hour
 
-// plausible reports whether a member may have started at a time. It rejects times before 1970: if
-// one member's time is before 1970, an API server rejects the times of all members.
+// plausible rejects a start in the future, and before 1970: an API server would reject the times of
+// all members.
 func (r *Registry) plausible(started time.Time) bool {
 	return started.Unix() > 0 && started.Before(r.cfg.Now().Add(maxAhead))
 }
 
-// startsAgain reports whether to accept an update with an older stamp than the known one, because
-// the member may have lost its epoch. It accepts the update if the member's lease has expired, or
-// if the sending process began after the known process. If the sending process began before the
-// known process, it must wait until an hour after the lease expired.
+// startsAgain reports whether to accept an older stamp, because the member may have lost its epoch:
+// its lease has expired, or the sending process began after the known process. A process that began
+// before the known process must also wait for maxAhead after the lease.
 func (r *Registry) startsAgain(t txn, m *Member, u *Update) bool {
 	switch {
 	case m.Started.IsZero(), !r.plausible(u.Started):
@@ -230,37 +234,30 @@ func (r *Registry) startsAgain(t txn, m *Member, u *Update) bool {
 	return !r.running(t, m) || u.Started.After(m.Started)
 }
 
-// repeats reports whether the process that sent u began after the known process but has no later
-// epoch. This happens when an older state folder is restored. Newer records may then have older
-// stamps.
-func (r *Registry) repeats(m *Member, u *Update) bool {
-	return u.Stamp.Epoch <= m.Known.Epoch && !m.Started.IsZero() && r.plausible(u.Started) && u.Started.After(m.Started)
+// rewound compares when the process that sent u and the known process began, if u has no later
+// epoch. Above 0, an older state folder was restored, so newer records may have older stamps. Below
+// 0, the known process could not save its epoch, for example on a full disk. 0: neither.
+func (r *Registry) rewound(m *Member, u *Update) int {
+	if u.Stamp.Epoch > m.Known.Epoch || m.Started.IsZero() || !r.plausible(u.Started) {
+		return 0
+	}
+	return u.Started.Compare(m.Started)
 }
 
-// replaced reports whether the process that sent u began before the known process but has no
-// earlier epoch. This happens when the known process could not save its epoch, for example on a
-// full disk.
-func (r *Registry) replaced(m *Member, u *Update) bool {
-	return u.Stamp.Epoch <= m.Known.Epoch && !m.Started.IsZero() && r.plausible(u.Started) &&
-		u.Started.Before(m.Started)
-}
-
-func (t txn) forget(member string) Stamp {
-	for _, e := range slices.Collect(rows.Walk[Export](t, nil, exportTable, rows.ByID, rows.Key(member))) {
+func (t txn) forget(member string) {
+	for _, e := range slices.Collect(t.exportsOf(member)) {
 		old := *e
 		old.Stamp = Stamp{}
 		t.put(&old, e)
 	}
-	return Stamp{}
 }
 
-// export stores an export. It ignores an export with an older stamp than the stored version or, if
-// no version is stored, than known. It returns a problem only if the member's share has no room for
-// the export.
+// export stores an export. It ignores an older stamp than the stored version has or, without a
+// stored version, than known. Its only problem is that the member's share has no room.
 func (r *Registry) export(t txn, e *Export, known Stamp) (problem string) {
-	old := rows.First[Export](t, exportTable, exportKey(e.Cluster, e.Pool))
+	old := t.export(e.Cluster, e.Pool)
 	switch {
-	case faulty("fence"):
+	case fault.Injected("fence"):
 	case old == nil && e.Stamp.Compare(known) < 0, old != nil && e.Stamp.Compare(old.Stamp) < 0:
 		return ""
 	}
@@ -283,30 +280,23 @@ func (r *Registry) export(t txn, e *Export, known Stamp) (problem string) {
 	return ""
 }
 
-// Next returns the time until the next lease or drain ends, when Expire must be called; false: no
-// lease or drain runs.
+// Next returns the time until Expire must be called; false: no lease or drain runs.
 func (r *Registry) Next() (time.Duration, bool) {
-	t := r.read()
-	next, ok := time.Duration(0), false
-	consider := func(deadline time.Duration) {
-		if !ok || deadline < next {
-			next, ok = deadline, true
-		}
-	}
-	forever := time.Duration(1<<63 - 1)
-	for l := range until(t, leaseTable, byDeadline, func(*lease) time.Duration { return 0 }, forever) {
-		consider(l.deadline)
+	const never = time.Duration(math.MaxInt64)
+	t, next := r.read(), never
+	for l := range until[*lease](t, leaseTable, byDeadline, next) {
+		next = l.deadline
 		break
 	}
-	for e := range until(t, exportTable, byDraining, func(*Export) time.Duration { return 0 }, forever) {
-		consider(e.collect)
+	for e := range until[*Export](t, exportTable, byDraining, next) {
+		next = e.collect
 		break
 	}
-	return max(next-r.now(), 0), ok
+	return max(next-r.now(), 0), next < never
 }
 
-// Expire ends the leases whose time has passed, and drops the exports that have drained. It returns
-// the pools that multicluster/imports must assemble again.
+// Expire ends leases, and drops drained exports. It returns the pools that multicluster/imports
+// must assemble again.
 func (r *Registry) Expire() []objectid.Pool {
 	return r.write(func(t txn) {
 		r.expireLeases(t)
@@ -339,17 +329,12 @@ func (r *Registry) write(change func(t txn)) []objectid.Pool {
 				if before, ok := c.Before.(*Member); ok && c.After != nil && before.State == c.After.(*Member).State {
 					continue
 				}
-				for e := range rows.Walk[Export](read, nil, exportTable, rows.ByID, rows.Key(row.Name)) {
+				for e := range read.exportsOf(row.Name) {
 					pools[e.Pool] = true
 				}
 			}
 		}
 	}
 	r.MarkUnsaved(unsaved...)
-	out := make([]objectid.Pool, 0, len(pools))
-	for p := range pools {
-		out = append(out, p)
-	}
-	slices.SortFunc(out, objectid.Pool.Compare)
-	return out
+	return slices.SortedFunc(maps.Keys(pools), objectid.Pool.Compare)
 }

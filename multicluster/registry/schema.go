@@ -23,60 +23,47 @@ const (
 	byState    = "state"
 	byPool     = "pool"
 	byDraining = "draining"
-	byFailed   = "failed"
 	byDeadline = "deadline"
 )
 
 func schema() *memdb.DBSchema {
-	table := func(name string, indexes ...*memdb.IndexSchema) *memdb.TableSchema {
+	out := &memdb.DBSchema{Tables: map[string]*memdb.TableSchema{}}
+	table := func(name string, indexes ...*memdb.IndexSchema) {
 		t := &memdb.TableSchema{Name: name, Indexes: map[string]*memdb.IndexSchema{}}
 		for _, ix := range indexes {
 			t.Indexes[ix.Name] = ix
 		}
-		return t
+		out.Tables[name] = t
 	}
-	unique := func(key func(row any) []byte) *memdb.IndexSchema {
-		return &memdb.IndexSchema{Name: rows.ByID, Unique: true, Indexer: rows.Index{Key: key}}
-	}
-	index := func(name string, key func(row any) []byte) *memdb.IndexSchema {
-		return &memdb.IndexSchema{Name: name, AllowMissing: true, Indexer: rows.Index{Key: key}}
-	}
-	tables := []*memdb.TableSchema{
-		table(memberTable,
-			unique(func(row any) []byte { return rows.Key(row.(*Member).Name) }),
-			index(byState, func(row any) []byte { return rows.Key(string(row.(*Member).State)) }),
-		),
-		table(exportTable,
-			unique(func(row any) []byte { e := row.(*Export); return exportKey(e.Cluster, e.Pool) }),
-			index(byPool, func(row any) []byte { return poolKey(row.(*Export).Pool) }),
-			index(byDraining, func(row any) []byte {
-				if e := row.(*Export); e.withdrawn {
-					return deadlineKey(e.collect)
-				}
-				return nil
-			}),
-		),
-		table(placementTable,
-			unique(func(row any) []byte { p := row.(*Placement); return exportKey(p.Member, p.Pool) }),
-			index(byPool, func(row any) []byte { return poolKey(row.(*Placement).Pool) }),
-			index(byFailed, func(row any) []byte {
-				if p := row.(*Placement); p.Reason != "" {
-					return rows.Key(p.Member)
-				}
-				return nil
-			}),
-		),
-		table(leaseTable,
-			unique(func(row any) []byte { return rows.Key(row.(*lease).cluster) }),
-			index(byDeadline, func(row any) []byte { return deadlineKey(row.(*lease).deadline) }),
-		),
-	}
-	tables = append(tables, table(countTable, unique(func(row any) []byte { return rows.Key(row.(*Count).Cluster) })))
-	out := &memdb.DBSchema{Tables: map[string]*memdb.TableSchema{}}
-	for _, t := range tables {
-		out.Tables[t.Name] = t
-	}
+	table(memberTable,
+		index(rows.ByID, func(m *Member) []byte { return rows.Key(m.Name) }),
+		index(byState, func(m *Member) []byte { return rows.Key(string(m.State)) }),
+	)
+	table(exportTable,
+		index(rows.ByID, func(e *Export) []byte { return exportKey(e.Cluster, e.Pool) }),
+		index(byPool, func(e *Export) []byte { return poolKey(e.Pool) }),
+		index(byDraining, func(e *Export) []byte {
+			if e.withdrawn {
+				return deadlineKey(e.collect)
+			}
+			return nil
+		}),
+	)
+	table(placementTable,
+		index(rows.ByID, func(p *Placement) []byte { return exportKey(p.Member, p.Pool) }),
+		index(byPool, func(p *Placement) []byte { return poolKey(p.Pool) }),
+	)
+	table(leaseTable,
+		index(rows.ByID, func(l *lease) []byte { return rows.Key(l.cluster) }),
+		index(byDeadline, func(l *lease) []byte { return deadlineKey(l.deadline) }),
+	)
+	table(countTable, index(rows.ByID, func(c *Count) []byte { return rows.Key(c.Cluster) }))
 	return out
+}
+
+func index[Row any](name string, key func(row *Row) []byte) *memdb.IndexSchema {
+	return &memdb.IndexSchema{Name: name, Unique: name == rows.ByID, AllowMissing: name != rows.ByID,
+		Indexer: rows.Index{Key: func(row any) []byte { return key(row.(*Row)) }}}
 }
 
 func poolKey(p objectid.Pool) []byte { return rows.Key(p.Namespace, p.Name) }
@@ -93,15 +80,29 @@ type txn struct {
 	members *int
 }
 
+func (t txn) member(name string) *Member { return rows.First[Member](t, memberTable, rows.Key(name)) }
+
+func (t txn) allMembers(ws WatchSet) iter.Seq[*Member] {
+	return rows.Walk[Member](t, ws, memberTable, rows.ByID, nil)
+}
+
+func (t txn) export(cluster string, p objectid.Pool) *Export {
+	return rows.First[Export](t, exportTable, exportKey(cluster, p))
+}
+
+func (t txn) exportsOf(cluster string) iter.Seq[*Export] {
+	return rows.Walk[Export](t, nil, exportTable, rows.ByID, rows.Key(cluster))
+}
+
 func (r *Registry) read() txn { return txn{Txn: r.db.Txn(false), exports: r.cfg.Exports} }
 
-// until iterates over the rows whose deadline is at or before now, in the order of the index. The
-// loop must not change the table.
-func until[Row any](t txn, table, index string, deadline func(*Row) time.Duration, now time.Duration) iter.Seq[*Row] {
-	return func(yield func(*Row) bool) {
+// until iterates over the rows that end at or before now, in the order of their ends. The loop must
+// not change the table.
+func until[Row interface{ end() time.Duration }](t txn, table, index string, now time.Duration) iter.Seq[Row] {
+	return func(yield func(Row) bool) {
 		list, err := t.LowerBound(table, index, deadlineKey(0))
 		rows.Must(err)
-		for row := list.Next(); row != nil && deadline(row.(*Row)) <= now && yield(row.(*Row)); row = list.Next() {
+		for row := list.Next(); row != nil && row.(Row).end() <= now && yield(row.(Row)); row = list.Next() {
 		}
 	}
 }

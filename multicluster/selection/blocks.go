@@ -1,18 +1,13 @@
 package selection
 
-import "math/bits"
-
-// blocks is a set of prompt blocks with least-recently-used eviction: a linked list, and a hash
-// table with open addressing.
+// blocks is a set of prompt blocks with least-recently-used eviction. The zero value is empty.
 type blocks struct {
-	secret uint64
-	max    int
-	count  int
-	// Node 0 is the list's end, not a block. Its next is the most recently used block, and its prev
-	// is the next block to evict.
+	max int
+	at  map[uint64]uint32 // the node of each block
+	// Node 0 is the list's end, not a block: its next is the most recently used block, its prev the
+	// least.
 	nodes []node
 	free  uint32 // the first unused node, linked by next; 0: none
-	slots []uint32
 }
 
 type node struct {
@@ -20,17 +15,15 @@ type node struct {
 	prev, next uint32
 }
 
-func newBlocks(secret uint64) blocks { return blocks{secret: secret} }
-
-// match returns how many leading blocks of a prompt's chain are in the set. A prompt's first blocks
-// are evicted last (add), so a binary search is enough.
+// match returns how many leading blocks of a chain are in the set. A binary search is enough,
+// because add evicts a prompt's first blocks last.
 func (b *blocks) match(chain []uint64) int {
-	if b.count == 0 || len(chain) == 0 || b.find(chain[0]) == 0 {
+	if len(chain) == 0 || b.at[chain[0]] == 0 {
 		return 0
 	}
 	low, high := 1, len(chain)+1
 	for high-low > 1 {
-		if middle := (low + high) / 2; b.find(chain[middle-1]) != 0 {
+		if middle := (low + high) / 2; b.at[chain[middle-1]] != 0 {
 			low = middle
 		} else {
 			high = middle
@@ -40,12 +33,9 @@ func (b *blocks) match(chain []uint64) int {
 }
 
 func (b *blocks) add(chain []uint64) {
-	if len(chain) > b.max {
-		chain = chain[:b.max]
-	}
 	at := uint32(0)
-	for _, hash := range chain {
-		n := b.find(hash)
+	for _, hash := range chain[:min(len(chain), b.max)] {
+		n := b.at[hash]
 		switch {
 		case n == 0:
 			n = b.insert(hash, at)
@@ -59,22 +49,22 @@ func (b *blocks) add(chain []uint64) {
 
 func (b *blocks) limit(n int) {
 	b.max = n
-	if b.count <= n {
+	if len(b.at) <= n {
 		return
 	}
-	for b.count > n {
+	for len(b.at) > n {
 		b.evict()
 	}
-	// A new table frees the memory of evicted blocks.
+	// A new map frees the memory of evicted blocks.
 	old, last := b.nodes, b.nodes[0].prev
-	b.nodes, b.slots, b.free, b.count = nil, nil, 0, 0
+	b.nodes, b.at, b.free = nil, nil, 0
 	for n := last; n != 0; n = old[n].prev {
 		b.insert(old[n].hash, 0)
 	}
 }
 
 func (b *blocks) insert(hash uint64, at uint32) uint32 {
-	if b.count == b.max {
+	if len(b.at) == b.max {
 		b.evict() // never evicts nodes[at]: a chain has at most max blocks
 	}
 	if b.free == 0 {
@@ -84,16 +74,14 @@ func (b *blocks) insert(hash uint64, at uint32) uint32 {
 	b.free = b.nodes[n].next
 	b.nodes[n].hash = hash
 	b.link(n, at)
-	b.slots[b.place(hash)] = n
-	b.count++
+	b.at[hash] = n
 	return n
 }
 
 func (b *blocks) evict() {
 	n := b.nodes[0].prev
-	b.unslot(n)
+	delete(b.at, b.nodes[n].hash)
 	b.unlink(n)
-	b.count--
 	b.nodes[n].next, b.free = b.free, n
 }
 
@@ -108,48 +96,6 @@ func (b *blocks) unlink(n uint32) {
 	b.nodes[prev].next, b.nodes[next].prev = next, prev
 }
 
-func (b *blocks) find(hash uint64) uint32 {
-	if len(b.slots) == 0 {
-		return 0
-	}
-	return b.slots[b.place(hash)]
-}
-
-// home returns a block's preferred slot. The slot depends on the secret, so that authors of prompts
-// cannot choose prompts whose blocks fill neighboring slots.
-func (b *blocks) home(hash uint64) int {
-	high, low := bits.Mul64(hash^b.secret, 0x9e3779b97f4a7c15)
-	return int(high^low) & (len(b.slots) - 1)
-}
-
-func (b *blocks) place(hash uint64) int {
-	at := b.home(hash)
-	for b.slots[at] != 0 && b.nodes[b.slots[at]].hash != hash {
-		at = (at + 1) & (len(b.slots) - 1)
-	}
-	return at
-}
-
-// unslot frees a node's slot. It moves later nodes of the same run of used slots, because place
-// stops its search at a free slot.
-func (b *blocks) unslot(n uint32) {
-	mask := len(b.slots) - 1
-	at := b.place(b.nodes[n].hash)
-	for next := at; ; {
-		next = (next + 1) & mask
-		other := b.slots[next]
-		if other == 0 {
-			break
-		}
-		if (next-b.home(b.nodes[other].hash))&mask < (next-at)&mask {
-			continue // the preferred slot of that node is after the free slot
-		}
-		b.slots[at] = other
-		at = next
-	}
-	b.slots[at] = 0
-}
-
 func (b *blocks) grow() {
 	size := min(max(2*len(b.nodes), 64), b.max+1)
 	nodes := make([]node, size)
@@ -159,15 +105,7 @@ func (b *blocks) grow() {
 		b.free = uint32(n)
 	}
 	b.nodes = nodes
-	slots := 64
-	for 3*slots < 4*size {
-		slots *= 2
-	}
-	if slots <= len(b.slots) {
-		return
-	}
-	b.slots = make([]uint32, slots)
-	for n := b.nodes[0].next; n != 0; n = b.nodes[n].next {
-		b.slots[b.place(b.nodes[n].hash)] = n
+	if b.at == nil {
+		b.at = map[uint64]uint32{}
 	}
 }

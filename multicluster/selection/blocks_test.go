@@ -34,7 +34,7 @@ func (b *blocks) hashes() (out []uint64) {
 func TestSelection_BlocksAreThoseUsedLast(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		b := newBlocks(random.Uint64())
+		var b blocks
 		want := model{max: 300}
 		b.limit(want.max)
 		for range 400 {
@@ -49,7 +49,7 @@ func TestSelection_BlocksAreThoseUsedLast(t *testing.T) {
 			}
 			b.add(c)
 			want.add(c)
-			if got := b.hashes(); !slices.Equal(got, want.list) || b.count != len(got) {
+			if got := b.hashes(); !slices.Equal(got, want.list) || len(b.at) != len(got) {
 				t.Fatalf("seed %d: %d blocks, want %d", seed, len(got), len(want.list))
 			}
 		}

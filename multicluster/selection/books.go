@@ -3,26 +3,22 @@ package selection
 import "time"
 
 const (
-	// maxUnreported bounds the tracked requests of a member. When it is exceeded, the oldest
-	// request counts as reported.
+	// maxUnreported bounds the tracked requests of a member. Beyond it, the oldest counts as
+	// reported.
 	maxUnreported = 1024
-	// settled is how long a member's reports may not count a request before the request is assumed
-	// lost.
+	// settled is the age at which a request that no report counts is assumed lost.
 	settled = time.Second
 )
 
 type books struct {
-	// queue is a ring buffer of the requests that no report counts yet, oldest first.
-	queue  []sent // the length is a power of two
-	head   int
-	length int
+	queue []sent // the requests that no report counts yet, oldest first
 	// pending counts the requests in queue that were not declined. tokens is the sum of their
 	// uncached tokens.
 	pending int
 	tokens  float64
 	number  uint64
-	// base is the count in the first report. taken counts the requests that left queue since then.
-	// synced is true once base is known.
+	// base is the count in the first report; synced: it is known. taken counts the requests that
+	// left queue since then.
 	taken, base uint64
 	synced      bool
 
@@ -39,13 +35,12 @@ type sent struct {
 	declined bool
 }
 
-// unreported returns how long one server would take for the requests that no report counts yet, in
-// seconds.
+// unreported returns the seconds that one server takes for the requests that no report counts yet.
 func (b *books) unreported(rate float64) float64 {
 	return b.tokens/rate + perRequest*float64(b.pending)
 }
 
-// wait returns, for a member without reports, the expected wait of a new request in seconds.
+// wait returns the expected wait, in seconds, of a new request at a member without reports.
 func (b *books) wait(now time.Time, rate, servers float64) float64 {
 	work := min(max(b.leaked(now, rate*servers), b.unserved/2), b.unserved)
 	return (work/rate + perRequest*float64(b.inFlight)) / servers
@@ -65,47 +60,34 @@ func (b *books) begin(now time.Time, tokens, rate float64) uint64 {
 	b.backlog = b.leaked(now, rate) + tokens
 	b.unserved += tokens
 	b.inFlight++
-	if b.length == maxUnreported {
+	if len(b.queue) == maxUnreported {
 		b.pop()
 		b.taken++
 	}
-	if b.length == len(b.queue) {
-		b.grow()
-	}
-	b.queue[(b.head+b.length)&(len(b.queue)-1)] = sent{at: now, tokens: tokens}
-	b.length++
+	b.queue = append(b.queue, sent{at: now, tokens: tokens})
 	b.pending++
 	b.tokens += tokens
 	b.number++
 	return b.number - 1
 }
 
-func (b *books) grow() {
-	queue := make([]sent, max(2*len(b.queue), 16))
-	for i := range b.length {
-		queue[i] = b.queue[(b.head+i)&(len(b.queue)-1)]
-	}
-	b.queue, b.head = queue, 0
-}
-
 func (b *books) firstByte(tokens float64) { b.unserved = max(0, b.unserved-tokens) }
 
 func (b *books) decline(number uint64, tokens float64) {
 	b.backlog = max(0, b.backlog-tokens)
-	i := number - (b.number - uint64(b.length))
-	if i >= uint64(b.length) {
+	i := number - (b.number - uint64(len(b.queue)))
+	if i >= uint64(len(b.queue)) {
 		return
 	}
-	s := &b.queue[(b.head+int(i))&(len(b.queue)-1)]
+	s := &b.queue[i]
 	s.declined = true
 	b.pending--
 	b.tokens -= s.tokens
 }
 
 func (b *books) pop() {
-	s := &b.queue[b.head]
-	b.head, b.length = (b.head+1)&(len(b.queue)-1), b.length-1
-	if s.declined {
+	s := b.queue[0]
+	if b.queue = b.queue[1:]; s.declined {
 		return
 	}
 	if b.pending--; b.pending == 0 {
@@ -115,28 +97,26 @@ func (b *books) pop() {
 	}
 }
 
-func (b *books) restart() { b.synced = false }
-
-// counted applies a report that the member has received n requests. n should include every request
-// that was sent before the time `before`.
+// counted applies a report of n received requests. n should include every request that was sent
+// before the time `before`.
 func (b *books) counted(before time.Time, n uint64) {
 	if !b.synced || n < b.base {
-		for b.length > 0 && b.queue[b.head].at.Before(before) {
+		for len(b.queue) > 0 && b.queue[0].at.Before(before) {
 			b.pop()
 		}
 		b.base, b.taken, b.synced = n, 0, true
 		return
 	}
-	for b.length > 0 && (b.taken < n-b.base || b.queue[b.head].declined) {
-		if !b.queue[b.head].declined {
+	for len(b.queue) > 0 && (b.taken < n-b.base || b.queue[0].declined) {
+		if !b.queue[0].declined {
 			b.taken++
 		}
 		b.pop()
 	}
-	for limit := before.Add(-settled); b.length > 0 && b.queue[b.head].at.Before(limit); {
+	for limit := before.Add(-settled); len(b.queue) > 0 && b.queue[0].at.Before(limit); {
 		b.pop()
 	}
-	if b.length == 0 {
+	if len(b.queue) == 0 {
 		b.base, b.taken = n, 0
 	}
 }

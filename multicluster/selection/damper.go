@@ -5,16 +5,15 @@ import "time"
 // Recovery is how long a member must be up before Up returns true again.
 const Recovery = 3 * time.Second
 
-// Damper delays the return of a member that was down. Without the delay, a member that is down and
-// up in turns would move requests back and forth, because Envoys react within milliseconds. The
-// zero value is up.
+// Damper delays the return of a member that was down. Otherwise a member that is down and up in
+// turns would move all requests back and forth. The zero value is up.
 type Damper struct {
 	down  bool
 	since time.Time // when the member was last down, or first up again
 	rises bool      // the member was up at all observations after since
 }
 
-// Observe records whether the member is up. If it is down, Up returns false at once.
+// Observe records whether the member is up. A down member counts as down at once.
 func (d *Damper) Observe(now time.Time, up bool) {
 	switch {
 	case !up:

@@ -4,10 +4,10 @@ import "time"
 
 const (
 	answerWeight = 0.2
-	// answerAge is how long after a member's last response its mean time to the first byte is used.
+	// answerAge is how long a mean is used after the last response.
 	answerAge = 10 * time.Minute
-	// If a member's last response is older than recheck, at most every recheckPicks-th request
-	// tries the member.
+	// At most every recheckPicks-th request tries a member whose last response is older than
+	// recheck.
 	recheck      = 30 * time.Second
 	recheckPicks = 20
 )
@@ -28,15 +28,14 @@ func (a *answers) add(now time.Time, seconds float64) {
 
 func (a *answers) known(now time.Time) bool { return !a.at.IsZero() && now.Sub(a.at) < answerAge }
 
-// due reports whether the next request should go to the member to measure its response time. At
-// most one trial is in flight.
+// due reports whether the next request should measure the member. At most one trial is in flight.
 func (a *answers) due(now time.Time, picks uint64) bool {
 	return a.waiting == 0 && (!a.known(now) || now.Sub(a.at) >= recheck && picks-a.pick >= recheckPicks)
 }
 
-// firstByte returns the expected time to a member's first byte, in seconds: its mean, or 0 if a
-// trial is due, so that the request goes to the member. While a member without a mean is tried,
-// other requests expect the mean of the slowest member.
+// firstByte returns the expected seconds to a member's first byte: its mean, or 0 to send it the
+// request if a trial is due. While a member without a mean is tried, the mean of the slowest member
+// counts.
 func (l *LeastLoad) firstByte(m *member, now time.Time) (seconds float64, by Basis) {
 	switch a := &m.answers; {
 	case a.due(now, l.picks):

@@ -12,8 +12,7 @@ type Lease struct {
 	read   bool
 }
 
-// Begin records that a request was sent to the member of c, a Choice that Rank returned for the
-// request.
+// Begin records that a request was sent to the member of c, a Choice of Rank for the request.
 func (l *LeastLoad) Begin(now time.Time, c Choice, p Prompt) Lease {
 	if c.member == nil {
 		return Lease{}
@@ -27,9 +26,7 @@ func (l *LeastLoad) Begin(now time.Time, c Choice, p Prompt) Lease {
 	m.answers.pick = l.picks
 	m.answers.waiting++
 	lease.number = m.books.begin(now, lease.tokens, rate*servers)
-	if !l.cfg.Blind {
-		m.blocks.add(p.Chain)
-	}
+	m.blocks.add(p.Chain)
 	return lease
 }
 
@@ -68,14 +65,4 @@ func (e *Lease) Declined(now time.Time) {
 	defer set.mu.Unlock()
 	e.member.books.decline(e.number, e.tokens)
 	e.member.barred = now.Add(barredFor)
-}
-
-// Bar bars a member for 10 s after it declined a request. It is for a request whose Lease belongs
-// to another member. Otherwise use Lease.Declined.
-func (l *LeastLoad) Bar(now time.Time, name string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if m := l.find(name); m != nil {
-		m.barred = now.Add(barredFor)
-	}
 }

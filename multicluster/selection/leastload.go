@@ -14,13 +14,12 @@ const (
 	// DefaultMargin is a compromise: at 70 % load, 45 % of the requests leave their cluster with
 	// this margin, and 65 % without a margin.
 	DefaultMargin = 100 * time.Millisecond
-	// DefaultBlocks is the default of Config.Blocks. So many blocks take about 8 MiB.
+	// DefaultBlocks is the default of Config.Blocks: about 12 MiB.
 	DefaultBlocks = 1 << 18
 
-	// uncachedWeight multiplies the time to read a prompt's uncached tokens. It is above 1, because
-	// reading them also delays all later requests.
+	// uncachedWeight is above 1, because reading uncached tokens also delays all later requests.
 	uncachedWeight = 3
-	// perRequest is the cost of a request in flight, in seconds.
+	// perRequest is in seconds.
 	perRequest = 0.020
 	// defaultRate, in tokens a second, is assumed until a member reports a rate.
 	defaultRate = 4000
@@ -39,8 +38,6 @@ type Config struct {
 	End func(i int) int
 	// Latency ranks members by response times instead of load (latency.go).
 	Latency bool
-	// Blind makes Rank ignore which blocks are cached: only a prompt's length counts.
-	Blind bool
 	// Blocks limits the blocks of all members together; default DefaultBlocks.
 	Blocks int
 	// Random returns uniform numbers. Required. Calls do not overlap.
@@ -71,13 +68,11 @@ type Prompt struct {
 // LeastLoad ranks the members of one import for the requests of one gateway. Its methods may be
 // called concurrently.
 type LeastLoad struct {
-	cfg    Config
-	secret uint64 // for blocks.home, because clients choose prompts and so influence hashes
+	cfg Config
 
 	mu      sync.Mutex
 	members []*member
-	// rate and servers are means over the members that report. They are used for members without a
-	// report.
+	// rate and servers are the means of the members that report. They stand for the other members.
 	rate, servers float64
 	picks         uint64
 }
@@ -97,7 +92,7 @@ type member struct {
 // New returns a LeastLoad without members.
 func New(c Config) *LeastLoad {
 	c.Blocks = cmp.Or(max(c.Blocks, 0), DefaultBlocks)
-	return &LeastLoad{cfg: c, secret: c.Random(), rate: defaultRate, servers: 1}
+	return &LeastLoad{cfg: c, rate: defaultRate, servers: 1}
 }
 
 // SetMembers replaces the members. A member whose name stays keeps its measurements. Only the first
@@ -111,7 +106,7 @@ func (l *LeastLoad) SetMembers(members []Member) {
 	next := make([]*member, len(members))
 	for i, m := range members {
 		if next[i] = l.find(m.Name); next[i] == nil {
-			next[i] = &member{blocks: newBlocks(l.secret)}
+			next[i] = &member{}
 		}
 		next[i].Member = m
 		next[i].RoundTrip = max(m.RoundTrip, 0)
@@ -185,8 +180,8 @@ type Choice struct {
 	Uncached int
 	// Barred states why the member is barred; "": it is not barred.
 	Barred string
-	// Session means that the member has the request's session, so it comes first. If it is barred,
-	// it comes after the members that are not barred.
+	// Session means that the member has the request's session. Among equally barred members, it
+	// comes first.
 	Session bool
 
 	member *member
@@ -200,8 +195,8 @@ const (
 )
 
 // Rank appends a Choice for each member to out: the session's member first, then the others by
-// cost, barred members last. Members of equal cost are in random order. The caller sends the
-// request to one of them, and calls Begin with its Choice.
+// cost, at random if equal, barred members last. The caller sends the request to one of them, and
+// calls Begin with its Choice.
 func (l *LeastLoad) Rank(now time.Time, p Prompt, out []Choice) []Choice {
 	first := len(out)
 	l.mu.Lock()
@@ -209,28 +204,25 @@ func (l *LeastLoad) Rank(now time.Time, p Prompt, out []Choice) []Choice {
 	for _, m := range l.members {
 		c := l.choice(m, now, p)
 		c.lot, c.Session = l.cfg.Random(), p.Stay != "" && m.Name == p.Stay
-		// Insertion sort: no allocation, few members.
 		out = append(out, c)
-		i := len(out) - 1
-		for ; i > first && c.before(&out[i-1]); i-- {
-			out[i] = out[i-1]
-		}
-		out[i] = c
 	}
+	slices.SortStableFunc(out[first:], Choice.compare)
 	return out
 }
 
-func (c *Choice) before(o *Choice) bool {
-	if (c.Barred == "") != (o.Barred == "") {
-		return c.Barred == ""
+func (c Choice) compare(o Choice) int {
+	return cmp.Or(trueFirst(c.Barred == "", o.Barred == ""), trueFirst(c.Session, o.Session),
+		cmp.Compare(c.Cost, o.Cost), cmp.Compare(c.lot, o.lot))
+}
+
+func trueFirst(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
 	}
-	if c.Session != o.Session {
-		return c.Session
-	}
-	if c.Cost != o.Cost {
-		return c.Cost < o.Cost
-	}
-	return c.lot < o.lot
+	return 1
 }
 
 func (l *LeastLoad) choice(m *member, now time.Time, p Prompt) Choice {
@@ -241,9 +233,7 @@ func (l *LeastLoad) choice(m *member, now time.Time, p Prompt) Choice {
 	}
 	rate, servers := l.figures(m)
 	c := Choice{Member: m.Name, Barred: m.bar(now), Basis: Own, RoundTrip: m.RoundTrip.Seconds(), member: m}
-	if c.Uncached = max(p.Tokens, 0); !l.cfg.Blind {
-		c.Uncached = max(c.Uncached-m.cached(p.Chain, l.cfg.End), 0)
-	}
+	c.Uncached = max(p.Tokens-m.cached(p.Chain, l.cfg.End), 0)
 	c.Prompt = uncachedWeight * float64(c.Uncached) / rate
 	if m.fresh(now) {
 		c.Basis = Reported

@@ -82,6 +82,17 @@ func TestSelection_CostIsThatOfTheFormula(t *testing.T) {
 	}
 }
 
+// unreported returns how many requests at each member no report counts yet.
+func unreported(l *LeastLoad, now time.Time) (out []int) {
+	l.Standings(now)
+	for _, m := range l.members {
+		out = append(out, m.books.pending)
+	}
+	return out
+}
+
+func bar(l *LeastLoad, now time.Time, name string) { l.find(name).barred = now.Add(barredFor) }
+
 func TestSelection_SessionStaysWhileItsMemberTakesRequests(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"LeastLoad": nil, "Latency": func(c *Config) { c.Latency = true },
@@ -97,12 +108,12 @@ func TestSelection_SessionStaysWhileItsMemberTakesRequests(t *testing.T) {
 				t.Errorf("%s: of a session at %q: got %+v, want east, by no session", name, stay, got)
 			}
 		}
-		l.Bar(start, "west")
+		bar(l, start, "west")
 		if got := rank("west"); !slices.Equal(names(got), []string{"east", "north", "west"}) {
 			t.Errorf("%s: while west is barred: %v, want %v", name, names(got), []string{"east", "north", "west"})
 		}
-		l.Bar(start, "north")
-		l.Bar(start, "east")
+		bar(l, start, "north")
+		bar(l, start, "east")
 		if got := rank("west"); got[0].Member != "west" {
 			t.Errorf("%s: while all are barred: got %v, want west first", name, names(got))
 		}
@@ -190,11 +201,11 @@ func TestSelection_RequestThatNeverArrivesStopsCounting(t *testing.T) {
 		l.Begin(start, c, Prompt{Tokens: 8000})
 	}
 	l.Report(after(1), "west", idle(0))
-	if got := l.Standings(after(1))[2].Unreported; got != 1 {
+	if got := unreported(l, after(1))[2]; got != 1 {
 		t.Errorf("after 1 s: %d, want 1", got)
 	}
 	l.Report(after(1.3), "west", idle(0))
-	if got := l.Standings(after(1.3))[2].Unreported; got != 0 {
+	if got := unreported(l, after(1.3))[2]; got != 0 {
 		t.Errorf("after 1.3 s: %d, want 0", got)
 	}
 }
@@ -216,12 +227,12 @@ func TestSelection_RestartedMemberCountsFromZero(t *testing.T) {
 	l.Begin(after(1.1), at(), Prompt{})
 	r.Counted, r.Epoch = 0, 2
 	l.Report(after(1.2), "west", r) // west sent this report before the second request arrived
-	if got := l.Standings(after(1.2))[2].Unreported; got != 1 {
+	if got := unreported(l, after(1.2))[2]; got != 1 {
 		t.Errorf("after the restart: got %d requests not counted, want 1", got)
 	}
 	r.Counted = 1
 	l.Report(after(1.3), "west", r)
-	if got := l.Standings(after(1.3))[2].Unreported; got != 0 {
+	if got := unreported(l, after(1.3))[2]; got != 0 {
 		t.Errorf("got %d requests not counted, want 0", got)
 	}
 }
@@ -267,23 +278,19 @@ func TestSelection_OwnRequestsCountWithoutReports(t *testing.T) {
 }
 
 func TestSelection_PrefixOfAnotherGatewayAttracts(t *testing.T) {
-	for _, blind := range []bool{false, true} {
-		l := three(t, func(c *Config) { c.Blind = blind })
-		for _, name := range []string{"east", "north", "west"} {
-			r := idle(0)
-			if name == "west" {
-				r.Blocks = chain(7, 10)
-			}
-			l.Report(start, name, r)
+	l := three(t, nil)
+	for _, name := range []string{"east", "north", "west"} {
+		r := idle(0)
+		if name == "west" {
+			r.Blocks = chain(7, 10)
 		}
-		p := Prompt{Tokens: 5320, Chain: chain(7, 10)}
-		c := l.Rank(start, p, nil)[0]
-		if want := map[bool]string{false: "west", true: "east"}[blind]; c.Member != want {
-			t.Errorf("blind %t: %+v, want Member %v", blind, c, want)
-		}
-		if !blind && c.Uncached != 200 {
-			t.Errorf("got %+v, want 200 uncached", c)
-		}
+		l.Report(start, name, r)
+	}
+	if c := l.Rank(start, Prompt{Tokens: 5320, Chain: chain(7, 10)}, nil)[0]; c.Member != "west" || c.Uncached != 200 {
+		t.Errorf("got %+v, want west with 200 uncached", c)
+	}
+	if c := l.Rank(start, Prompt{Tokens: 5320}, nil)[0]; c.Member != "east" {
+		t.Errorf("without a chain: got %+v, want east", c)
 	}
 }
 
@@ -312,7 +319,7 @@ func TestSelection_MemberThatDeclinesIsBarredFor10Seconds(t *testing.T) {
 			t.Errorf("got %+v, want it not barred, and no wait", c)
 		}
 	}
-	l.Bar(after(20), "east")
+	bar(l, after(20), "east")
 	if c := l.Rank(after(20), Prompt{Tokens: 100}, nil)[2]; c.Member != "east" {
 		t.Errorf(`%+v, want Member "east"`, c)
 	}
@@ -406,7 +413,7 @@ func TestSelection_MemoryIsBounded(t *testing.T) {
 		l.Begin(start, ranked[i%3], Prompt{Tokens: 512, Chain: chain(uint64(i), 3)})
 	}
 	for _, s := range l.Standings(start) {
-		if s.Blocks > 1000 || s.Unreported > maxUnreported {
+		if s.Blocks > 1000 || l.find(s.Name).books.pending > maxUnreported {
 			t.Errorf("%+v, want Blocks at most 1000 and Unreported at most %v", s, maxUnreported)
 		}
 	}

@@ -6,53 +6,45 @@ import "sync"
 // reported recently, until other blocks have filled half of the servers' cache. Its methods may be
 // called concurrently.
 type News struct {
-	mu       sync.Mutex
-	recent   blocks
-	prompts  []int // where each prompt's blocks begin in pending
-	pending  []uint64
-	overflow int
+	mu      sync.Mutex
+	recent  blocks
+	prompts []int // where each prompt's blocks begin in pending
+	pending []uint64
 }
 
 // NewNews returns a News for servers that together cache capacity blocks, or DefaultBlocks if that
-// is less. secret must be random.
-func NewNews(secret uint64, capacity int) *News {
-	n := &News{recent: newBlocks(secret)}
+// is less.
+func NewNews(capacity int) *News {
+	n := &News{}
 	n.recent.limit(max(min(capacity, DefaultBlocks)/2, 1))
 	return n
 }
 
-// Add adds a prompt that any gateway sent to the member.
+// Add adds a prompt that any gateway sent to the member. Blocks beyond MaxReportBlocks are dropped.
 func (n *News) Add(chain []uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	first := len(n.pending)
 	for _, hash := range chain {
-		if n.recent.find(hash) != 0 {
-			continue
+		if n.recent.at[hash] == 0 && len(n.pending) < MaxReportBlocks {
+			n.recent.insert(hash, 0)
+			n.pending = append(n.pending, hash)
 		}
-		if len(n.pending) == MaxReportBlocks {
-			n.overflow++
-			continue
-		}
-		n.recent.insert(hash, 0)
-		n.pending = append(n.pending, hash)
 	}
 	if len(n.pending) > first {
 		n.prompts = append(n.prompts, first)
 	}
 }
 
-// Take appends to out the new blocks since the last call of Take, in the order of Report.Blocks.
-// dropped is the number of further blocks, which exceed MaxReportBlocks.
-func (n *News) Take(out []uint64) (blocks []uint64, dropped int) {
+// Take returns the new blocks since the last call of Take, in the order of Report.Blocks.
+func (n *News) Take() (blocks []uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	until := len(n.pending)
 	for i := len(n.prompts) - 1; i >= 0; i-- {
-		out = append(out, n.pending[n.prompts[i]:until]...)
+		blocks = append(blocks, n.pending[n.prompts[i]:until]...)
 		until = n.prompts[i]
 	}
-	dropped = n.overflow
-	n.pending, n.prompts, n.overflow = n.pending[:0], n.prompts[:0], 0
-	return out, dropped
+	n.pending, n.prompts = n.pending[:0], n.prompts[:0]
+	return blocks
 }

@@ -49,15 +49,15 @@ func (l *LeastLoad) Report(now time.Time, name string, r Report) {
 		return
 	}
 	f := facts{least: bring(r.Least, 0, maxLeast), servers: min(max(r.Servers, 0), maxServers),
-		blocks:   max(r.Capacity, 0),
-		interval: min(max(r.Interval, minInterval), maxInterval), epoch: r.Epoch, rate: l.rate}
+		blocks: max(r.Capacity, 0), interval: min(max(r.Interval, minInterval), maxInterval), epoch: r.Epoch,
+		rate: l.rate}
 	if r.Rate > 0 {
 		f.rate = bring(r.Rate, minRate, maxRate)
 	} else if m.reported {
 		f.rate = m.report.rate
 	}
 	if !m.reported || m.report.epoch != f.epoch {
-		m.books.restart()
+		m.books.synced = false
 	}
 	m.books.counted(now.Add(-m.RoundTrip), r.Counted)
 	shares := m.report.blocks != f.blocks
@@ -74,13 +74,11 @@ type Standing struct {
 	Member
 	// Report is the member's last report without Blocks; nil: it sent none, or has missed three.
 	// Age is the time since the report.
-	Report *Report
-	Age    time.Duration
-	Barred string
-	// InFlight counts this gateway's requests at the member. Unreported counts those that no report
-	// counts yet.
-	InFlight, Unreported int
-	Blocks               int // prompt blocks known to have been sent to the member
+	Report   *Report
+	Age      time.Duration
+	Barred   string
+	InFlight int // this gateway's requests at the member
+	Blocks   int // prompt blocks known to have been sent to the member
 	// FirstByte is the mean time to the first byte less the round trip, in seconds; 0: unknown.
 	FirstByte float64
 }
@@ -91,8 +89,7 @@ func (l *LeastLoad) Standings(now time.Time) []Standing {
 	defer l.mu.Unlock()
 	out := make([]Standing, len(l.members))
 	for i, m := range l.members {
-		out[i] = Standing{Member: m.Member, Barred: m.bar(now), InFlight: m.books.inFlight, Unreported: m.books.pending,
-			Blocks: m.blocks.count}
+		out[i] = Standing{Member: m.Member, Barred: m.bar(now), InFlight: m.books.inFlight, Blocks: len(m.blocks.at)}
 		if l.cfg.Latency && m.answers.known(now) {
 			out[i].FirstByte = m.answers.mean
 		}
@@ -101,8 +98,7 @@ func (l *LeastLoad) Standings(now time.Time) []Standing {
 		}
 		if m.fresh(now) {
 			out[i].Report = &Report{Least: m.report.least, Servers: m.report.servers, Rate: m.report.rate,
-				Epoch:    m.report.epoch,
-				Capacity: m.report.blocks, Interval: m.report.interval}
+				Epoch: m.report.epoch, Capacity: m.report.blocks, Interval: m.report.interval}
 		}
 	}
 	return out

@@ -6,9 +6,8 @@ import (
 	"slices"
 )
 
-// MaxRatio bounds the ratio of two members' weights. For a retry, Envoy draws members by weight
-// until it draws one that the request has not tried. Envoy limits the draws, so with a higher ratio
-// a declined request may not reach all members.
+// MaxRatio bounds the ratio of two members' weights. Envoy limits how often a retry draws a member
+// by weight. With a higher ratio, a declined request may not reach all members.
 const MaxRatio = 100
 
 // Candidate is a member among which a policy divides the requests.
@@ -29,15 +28,14 @@ type Share struct {
 	Priority uint32
 }
 
-// Weighted divides requests by weight. Retries are not divided. The division is exact if Envoy uses
-// round_robin. Shares are sorted by name. warning reports weights whose ratio exceeds MaxRatio.
+// Weighted divides requests, except retries, by weight: exactly, if Envoy uses round_robin. Shares
+// are sorted by name. warning reports weights whose ratio exceeds MaxRatio.
 func Weighted(members []Candidate) (shares []Share, warning string) {
 	return tiers(members, func(Candidate) int { return 0 })
 }
 
-// Locality prefers the members in the zone of own, this cluster, then the members in its region,
-// then all others. Weights divide the requests within each of these groups. Shares are sorted by
-// priority, then by name.
+// Locality prefers members in the zone of own, this cluster, then in its region, then all others.
+// Weights divide the requests within each group. Shares are sorted by priority, then by name.
 func Locality(own Place, members []Candidate) (shares []Share, warning string) {
 	return tiers(members, func(c Candidate) int {
 		near := own.Region != "" && c.Region == own.Region
@@ -65,13 +63,7 @@ func Priority(own string, order []string, members []Candidate) []Share {
 	}
 	members = serving(members)
 	slices.SortFunc(members, func(a, b Candidate) int {
-		if a.Down != b.Down {
-			if a.Down {
-				return 1
-			}
-			return -1
-		}
-		return cmp.Or(cmp.Compare(place(a), place(b)), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(trueFirst(!a.Down, !b.Down), cmp.Compare(place(a), place(b)), cmp.Compare(a.Name, b.Name))
 	})
 	shares := make([]Share, len(members))
 	for i, m := range members {

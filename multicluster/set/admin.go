@@ -67,8 +67,8 @@ type MemberStatus struct {
 	Unacknowledged bool `json:"unacknowledged,omitempty"`
 	// Updated is when this process received the member's last update; zero: never.
 	Updated time.Time `json:"updated,omitzero"`
-	// Exports are this cluster's pools that the member may import. Imports are the pools that the
-	// member exports to this cluster. Both are sorted.
+	// Exports are this cluster's pools that the member may import, and Imports the member's
+	// exports. Both are sorted.
 	Exports  []PoolStatus `json:"exports"`
 	Imports  []PoolStatus `json:"imports"`
 	Findings []string     `json:"findings,omitempty"`
@@ -77,8 +77,8 @@ type MemberStatus struct {
 	Denied bool `json:"denied,omitempty"`
 	// Traffic counts the requests to the member that Envoys reported to this process; nil: none.
 	Traffic *Traffic `json:"traffic,omitempty"`
-	// Published has CA certificates, in PEM, that vouch for the member in addition to its bundle in
-	// the ClusterSet.
+	// Published has CA certificates, in PEM, that vouch for the member beside its bundle in the
+	// ClusterSet.
 	Published string `json:"published,omitempty"`
 	// PublishedUnder is the Fingerprint of the ClusterSet's bundle that authenticated Published.
 	// With another bundle, Published is not trusted.
@@ -199,14 +199,10 @@ func (s *Set) Status(ws registry.WatchSet) Status {
 		out.InFlight = s.cfg.InFlight()
 	}
 	s.mu.Lock()
-	out.Cluster = s.adopted.name
-	if s.adopted.spec == nil {
-		out.Cluster = ""
-	} else {
-		out.Draining = s.adopted.spec.Spec.Draining
+	if s.adopted.spec != nil {
+		out.Cluster, out.Draining = s.adopted.name, s.adopted.spec.Spec.Draining
 	}
-	decisions := slices.SortedFunc(maps.Values(s.local.decisions),
-		func(a, b export.Decision) int { return a.Pool.Compare(b.Pool) })
+	decisions := s.sortedDecisions()
 	rejected := maps.Clone(s.problems.rejected)
 	f, spec := s.link.federation, s.adopted.spec
 	s.mu.Unlock()
@@ -215,9 +211,8 @@ func (s *Set) Status(ws registry.WatchSet) Status {
 		out.Member, _ = OwnMember(s.cfg.StateDir) // an unreadable file counts as missing
 	}
 	for _, d := range decisions {
-		if e := d.Export; e != nil &&
-			(e.Entry.RoutingMode == inferenceapi.ParentMode || e.Entry.EndpointPicker == nil ||
-				e.Entry.EndpointPicker.Pool == "") {
+		if e := d.Export; e != nil && (e.Entry.RoutingMode == inferenceapi.ParentMode ||
+			e.Entry.EndpointPicker == nil || e.Entry.EndpointPicker.Pool == "") {
 			out.Uncounted = append(out.Uncounted, d.Pool.String())
 		}
 	}
@@ -270,7 +265,7 @@ func publishedBundle(spec *v1alpha1.ClusterSet, m *registry.Member) (bundle, und
 func (s *Set) exportsTo(member string, decisions []export.Decision) []PoolStatus {
 	out := []PoolStatus{}
 	for _, d := range decisions {
-		if !d.Asked || d.Export != nil && d.Export.To != nil && !slices.Contains(d.Export.To, member) {
+		if !d.Asked || d.Export != nil && !d.Export.IsFor(member) {
 			continue
 		}
 		ps := PoolStatus{Pool: d.Pool.String(), State: d.Reason, Message: d.Message}
@@ -358,8 +353,7 @@ func (s *Set) stream(ctx context.Context, send func(Status) error) error {
 	}
 }
 
-// comparable returns a text of st without times and counts of requests. If it is unchanged, Page
-// sends no new line.
+// comparable returns a text of st without times and counts of requests.
 func (st Status) comparable() string {
 	st.InFlight, st.Members = 0, slices.Clone(st.Members)
 	for i := range st.Members {

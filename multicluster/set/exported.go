@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/export"
 )
 
-// audience has, for each member that may use a pool, the time when its permission ends; zero:
-// never. The key "" stands for clusters that have not proven a name by a certificate.
+// audience has the time when each member's permission to use a pool ends; zero: never. The key ""
+// stands for clusters that have not proven a name by a certificate.
 type audience map[string]time.Time
 
 const unnamed = ""
@@ -74,8 +74,8 @@ func (s *Set) noteExported(members []string) {
 	}
 }
 
-// isFor reports whether the annotations of a pool allow a member to use it. The export need not
-// have an address yet, because Gateways must serve a pool before members use it.
+// isFor reports whether the annotations let a member use a pool. The export may lack an address,
+// because Gateways must serve a pool before members use it.
 func isFor(d export.Decision, member string) bool {
 	return d.Asked && d.Valid && (d.To == nil || slices.Contains(d.To, member))
 }
@@ -123,7 +123,7 @@ func (s *Set) nextExport() (wait time.Duration, ok bool) {
 	defer s.mu.Unlock()
 	for _, a := range s.exported {
 		for _, until := range a {
-			if w := until.Sub(now); !until.IsZero() && w > 0 && (!ok || w < wait) {
+			if w := until.Sub(now); w > 0 && (!ok || w < wait) { // a zero until is in the past
 				wait, ok = w, true
 			}
 		}
@@ -131,8 +131,8 @@ func (s *Set) nextExport() (wait time.Duration, ok bool) {
 	return wait, ok
 }
 
-// incarnate sets the Incarnation of the export now. An export that continues before keeps its
-// number. A new export gets 0 in this process's first decisions, and a random number later.
+// incarnate sets the Incarnation of the export now: the number of before if it continues before, 0
+// in this process's first decisions, and otherwise a random number.
 func (s *Set) incarnate(before, now *export.Export) {
 	if now == nil {
 		return
@@ -141,10 +141,8 @@ func (s *Set) incarnate(before, now *export.Export) {
 		now.Incarnation = before.Incarnation
 		return
 	}
-	select {
-	case <-s.signals.decided:
+	if closed(s.signals.decided) {
 		now.Incarnation = rand.Uint64() | 1
-	default:
 	}
 }
 
@@ -157,8 +155,7 @@ func (s *Set) noteNamespaces() (changed bool) {
 		}
 	}
 	slices.Sort(now)
-	now = slices.Compact(now)
-	changed = !slices.Equal(now, s.adopted.exporting)
-	s.adopted.exporting = now
-	return changed
+	before := s.adopted.exporting
+	s.adopted.exporting = slices.Compact(now)
+	return !slices.Equal(before, s.adopted.exporting)
 }

@@ -25,8 +25,7 @@ import (
 type Change struct {
 	View    *store.View
 	Objects []store.Change
-	// Output has the changed pools and Gateways, and the clusters of imports that translation
-	// cannot use.
+	// Output has the changed pools and Gateways, and the clusters that translation cannot use.
 	Output translator.Output
 }
 
@@ -35,9 +34,7 @@ type Change struct {
 func (s *Set) GatewayMoved(gateway report.Ref) {
 	s.local.mu.Lock()
 	defer s.local.mu.Unlock()
-	select {
-	case <-s.signals.decided:
-	default:
+	if !closed(s.signals.decided) {
 		return // the first decision covers all pools
 	}
 	dirty := map[objectid.Pool]bool{}
@@ -128,14 +125,9 @@ func (s *Set) Follow(ctx context.Context, c Change) {
 	s.due.running.Unlock()
 	s.decide(c.View, dirty, again)
 	s.mu.Lock()
-	decided := s.link.federation != nil && s.adopted.spec != nil
-	s.mu.Unlock()
-	select {
-	case <-s.signals.decided:
-	default:
-		if decided {
-			close(s.signals.decided)
-		}
+	defer s.mu.Unlock()
+	if s.link.federation != nil && s.adopted.spec != nil && !closed(s.signals.decided) {
+		close(s.signals.decided)
 	}
 }
 
@@ -144,8 +136,7 @@ func (s *Set) retaken(r store.Reader, p objectid.Pool) []objectid.Pool {
 	if slices.Equal(taken, s.local.taken[p]) {
 		return nil
 	}
-	s.local.taken[p] = taken
-	if len(taken) == 0 {
+	if s.local.taken[p] = taken; len(taken) == 0 {
 		delete(s.local.taken, p)
 	}
 	if !s.registry.Exported(p) {
@@ -157,12 +148,11 @@ func (s *Set) retaken(r store.Reader, p objectid.Pool) []objectid.Pool {
 func (s *Set) noteAnnotations(r store.Reader, p objectid.Pool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	pool, ok := store.InferencePools.Get(r, p.String())
-	if ok && export.Annotated(pool) {
+	if pool, ok := store.InferencePools.Get(r, p.String()); ok && export.Annotated(pool) {
 		s.local.annotated[p] = true
-		return
+	} else {
+		delete(s.local.annotated, p)
 	}
-	delete(s.local.annotated, p)
 }
 
 func (s *Set) askedAt(service string, dirty map[objectid.Pool]bool) {
@@ -196,8 +186,10 @@ func (s *Set) readServices(r store.Reader) {
 	}
 	pods := map[string][]string{}
 	for _, key := range keys {
-		if svc, ok := store.Services.Get(r, key); ok && export.NodePods(svc) != "" {
-			pods[export.NodePods(svc)] = append(pods[export.NodePods(svc)], key)
+		if svc, ok := store.Services.Get(r, key); ok {
+			if label := export.NodePods(svc); label != "" {
+				pods[label] = append(pods[label], key)
+			}
 		}
 	}
 	if !slices.Equal(keys, s.local.services) || !maps.EqualFunc(pods, s.local.nodePods, slices.Equal) {
@@ -225,10 +217,8 @@ func (s *Set) decide(r store.Reader, dirty map[objectid.Pool]bool, again bool) {
 	}
 	cfg.PodCIDRs, cfg.PeerListener, cfg.Region, cfg.Zone = spec.Spec.PodCIDRs, spec.Spec.PeerListener != nil,
 		spec.Spec.Region, spec.Spec.Zone
+	cfg.Members = memberNames(spec)
 	changed := again
-	for i := range spec.Spec.Members {
-		cfg.Members = append(cfg.Members, spec.Spec.Members[i].Name)
-	}
 	for key := range dirty {
 		_, decided := s.local.decisions[key] // a pool without annotations may have an export to withdraw
 		changed = changed || s.local.annotated[key] || decided
@@ -325,14 +315,9 @@ func (s *Set) adopt(ctx context.Context, r store.Reader) {
 		return
 	}
 	var members []federation.Member
-	allow := map[string]v1alpha1.ClusterSetAllow{}
+	var allow map[string]v1alpha1.ClusterSetAllow
 	if spec != nil {
-		members = peers(spec, s.adopted.name)
-		for _, m := range spec.Spec.Members {
-			if slices.ContainsFunc(members, func(p federation.Member) bool { return p.Name == m.Name }) {
-				allow[m.Name] = m.Allow
-			}
-		}
+		members, allow = peers(spec, s.adopted.name)
 	}
 	changed := s.registry.SetMembers(slices.Collect(maps.Keys(allow)))
 	if spec == nil {
@@ -359,13 +344,25 @@ func exchanges(m *v1alpha1.ClusterSetMember) bool {
 	return m.Peer != nil && m.Peer.Address != "" && !m.Peer.Hub
 }
 
-func peers(set *v1alpha1.ClusterSet, cluster string) (out []federation.Member) {
+// peers returns the members that exchange exports with this cluster, and their limits by name.
+func peers(set *v1alpha1.ClusterSet, cluster string) (
+	out []federation.Member, allow map[string]v1alpha1.ClusterSetAllow,
+) {
+	allow = map[string]v1alpha1.ClusterSetAllow{}
 	for i := range set.Spec.Members {
 		if m := &set.Spec.Members[i]; m.Name != cluster && exchanges(m) {
 			out = append(out, federation.Member{Name: m.Name, Address: m.Peer.Address, Bundle: []byte(m.Peer.Bundle)})
+			allow[m.Name] = m.Allow
 		}
 	}
-	return out
+	return out, allow
+}
+
+func memberNames(set *v1alpha1.ClusterSet) (names []string) {
+	for i := range set.Spec.Members {
+		names = append(names, set.Spec.Members[i].Name)
+	}
+	return names
 }
 
 func endpoints(members []model.Member) (out []netip.AddrPort) {
@@ -381,12 +378,7 @@ const source = status.Members
 
 const reportDebounce = 20 * time.Millisecond
 
-func (s *Set) reportSoon() {
-	select {
-	case s.signals.reportable <- struct{}{}:
-	default:
-	}
-}
+func (s *Set) reportSoon() { signal(s.signals.reportable) }
 
 func (s *Set) reports(ctx context.Context) error {
 	for {
@@ -410,105 +402,105 @@ func (s *Set) report() {
 	s.mu.Lock()
 	spec := s.adopted.spec
 	var reports []report.Report
-	var names []string
 	if spec != nil {
-		rep := report.Report{Owner: store.ClusterSets.Ref(spec),
-			Conditions: []report.Condition{{Type: "Accepted", Status: report.True, Reason: "Accepted"}}}
-		for i, m := range spec.Spec.Members {
-			names = append(names, m.Name)
-			field := fmt.Sprintf("spec.members[%d]", i)
-			add := func(severity report.Severity, problem, fix string) {
-				rep.Findings = append(rep.Findings,
-					report.Finding{Severity: severity, Owner: rep.Owner, Field: field,
-						Problem: "member " + m.Name + ": " + problem, Fix: fix})
-			}
-			if m.Name != s.adopted.name && (m.Kubeconfig != nil || m.ClusterProfile != nil) {
-				add(report.Info,
-					"it is a member of `penstock hub`, which reads its API server; this process does not use it",
-					"to exchange with its Penstock, join it with what `penstock clusters show` prints there")
-				continue
-			}
-			if m.Name == s.adopted.name {
-				add(report.Error, "it is this cluster itself", "remove it, or correct spec.cluster")
-				continue
-			}
-			if !exchanges(&m) {
-				continue
-			}
-			if problem := s.problems.rejected[m.Name]; problem != "" {
-				add(report.Error, problem, "")
-			}
-			if c := s.registry.Count(m.Name); c.Unread > 0 {
-				add(report.Error, s.unread(m.Name, c.Unread), "correct them there, or run the same version of Penstock")
-			}
-			if n := s.importer.Beyond(m.Name); n > 0 {
-				add(report.Warning,
-					fmt.Sprintf(
-						"%d of its exports are not imported: it exports more pools than allow.exports, and others "+
-							"come first by namespace and name", n), "raise allow.exports, or export fewer pools there")
-			}
-			if line := s.unnamed(m.Name); line != "" {
-				severity := report.Info
-				if len(m.Allow.Namespaces)+len(m.Allow.Pools) == 0 {
-					severity = report.Warning
-				}
-				add(severity, "it exports pools that its allow does not name, and that are not imported",
-					"to import them, write for this member: "+line)
-			}
-			switch known, ok := s.registry.Member(m.Name); {
-			case !ok || known.State == registry.Ready:
-			case known.State == registry.Draining:
-				add(report.Warning, "it is Draining: it takes no new request", "")
-			default:
-				add(report.Warning, "it is "+string(known.State)+"; its exports stay as they are", "")
-			}
-		}
-		rep.Findings = append(rep.Findings, s.mistakes()...)
-		rep.Findings = append(rep.Findings, s.problems.untrusted...)
-		rep.Findings = append(rep.Findings, overlaps(spec, s.registry.PodCIDRs)...)
-		if s.link.unserved != "" {
-			rep.Findings = append(rep.Findings, report.Finding{
-				Severity: report.Error, Owner: rep.Owner, Field: "spec.cluster",
-				Problem: "this cluster publishes nothing to the members: " + s.link.unserved,
-			})
-		}
-		if s.problems.damaged != "" && len(s.registry.InState(registry.Ready)) < len(s.registry.Members(nil)) {
-			rep.Findings = append(rep.Findings, report.Finding{
-				Severity: report.Warning, Owner: rep.Owner, Field: "spec.members",
-				Problem: "some exports that members had before this process started are unknown: " + s.problems.damaged,
-				Fix:     "connect the members that are not Ready, or restore the file and start penstock again",
-			})
-		}
-		rep.Findings = append(rep.Findings, s.adopted.findings...)
-		if s.adopted.name != "" && s.adopted.named != s.adopted.name {
-			rep.Findings = append(rep.Findings, report.Finding{
-				Severity: report.Warning, Owner: rep.Owner, Field: "spec.cluster",
-				Problem: fmt.Sprintf("the name of this cluster is %s until the process ends", s.adopted.name),
-				Fix:     "start penstock again",
-			})
-		}
-		rep.Conditions[0].Message = summary(rep.Findings)
-		reports = append(reports, rep)
+		reports = append(reports, s.setReport(spec))
 	}
 	if reports = append(reports, s.adopted.others...); spec == nil {
 		reports = append(reports, s.local.alone...)
 	}
-	decisions := slices.SortedFunc(maps.Values(s.local.decisions),
-		func(a, b export.Decision) int { return a.Pool.Compare(b.Pool) })
+	decisions := s.sortedDecisions()
 	s.mu.Unlock()
 	for _, d := range decisions {
-		owner := report.Ref{Group: store.InferencePools.Group(), Kind: store.InferencePools.Kind(),
-			Namespace: d.Pool.Namespace, Name: d.Pool.Name}
-		rep := report.Report{Owner: owner, Findings: d.Findings}
+		rep := report.Report{Owner: store.RefOf(store.InferencePools, d.Pool.String()), Findings: d.Findings}
 		if d.Asked && spec != nil {
 			rep.Parents = []report.Parent{{
 				Ref: report.ParentRef{Group: store.InferencePoolImports.Group(),
 					Kind: store.InferencePoolImports.Kind(), Namespace: d.Pool.Namespace, Name: d.Pool.Name},
-				Conditions: []report.Condition{export.Exported(d, names, s.registry.Placements(nil, d.Pool))},
+				Conditions: []report.Condition{
+					export.Exported(d, memberNames(spec), s.registry.Placements(nil, d.Pool))},
 			}}
 		}
 		reports = append(reports, rep)
 	}
 	s.cfg.Board.Replace(source, reports...)
 	s.admin.notify()
+}
+
+// The caller holds mu.
+func (s *Set) sortedDecisions() []export.Decision {
+	return slices.SortedFunc(maps.Values(s.local.decisions),
+		func(a, b export.Decision) int { return a.Pool.Compare(b.Pool) })
+}
+
+// setReport returns the report on the ClusterSet. The caller holds mu.
+func (s *Set) setReport(spec *v1alpha1.ClusterSet) report.Report {
+	rep := report.Report{Owner: store.ClusterSets.Ref(spec)}
+	add := func(severity report.Severity, field, problem, fix string) {
+		rep.Findings = append(rep.Findings,
+			report.Finding{Severity: severity, Owner: rep.Owner, Field: field, Problem: problem, Fix: fix})
+	}
+	for i, m := range spec.Spec.Members {
+		s.checkMember(&m, func(severity report.Severity, problem, fix string) {
+			add(severity, fmt.Sprintf("spec.members[%d]", i), "member "+m.Name+": "+problem, fix)
+		})
+	}
+	rep.Findings = slices.Concat(rep.Findings, s.mistakes(), s.problems.untrusted, overlaps(spec, s.registry.PodCIDRs))
+	if s.link.unserved != "" {
+		add(report.Error, "spec.cluster", "this cluster publishes nothing to the members: "+s.link.unserved, "")
+	}
+	if s.problems.damaged != "" && len(s.registry.InState(registry.Ready)) < len(s.registry.Members(nil)) {
+		add(report.Warning, "spec.members",
+			"some exports that members had before this process started are unknown: "+s.problems.damaged,
+			"connect the members that are not Ready, or restore the file and start penstock again")
+	}
+	rep.Findings = append(rep.Findings, s.adopted.findings...)
+	if s.adopted.name != "" && s.adopted.named != s.adopted.name {
+		add(report.Warning, "spec.cluster",
+			fmt.Sprintf("the name of this cluster is %s until the process ends", s.adopted.name),
+			"start penstock again")
+	}
+	rep.Conditions = []report.Condition{{Type: "Accepted", Status: report.True, Reason: "Accepted",
+		Message: summary(rep.Findings)}}
+	return rep
+}
+
+// The caller holds mu.
+func (s *Set) checkMember(m *v1alpha1.ClusterSetMember, add func(severity report.Severity, problem, fix string)) {
+	switch {
+	case m.Name != s.adopted.name && (m.Kubeconfig != nil || m.ClusterProfile != nil):
+		add(report.Info, "it is a member of `penstock hub`, which reads its API server; this process does not use it",
+			"to exchange with its Penstock, join it with what `penstock clusters show` prints there")
+		return
+	case m.Name == s.adopted.name:
+		add(report.Error, "it is this cluster itself", "remove it, or correct spec.cluster")
+		return
+	case !exchanges(m):
+		return
+	}
+	if problem := s.problems.rejected[m.Name]; problem != "" {
+		add(report.Error, problem, "")
+	}
+	if c := s.registry.Count(m.Name); c.Unread > 0 {
+		add(report.Error, s.unread(m.Name, c.Unread), "correct them there, or run the same version of Penstock")
+	}
+	if n := s.importer.Beyond(m.Name); n > 0 {
+		add(report.Warning, fmt.Sprintf("%d of its exports are not imported: it exports more pools than "+
+			"allow.exports, and others come first by namespace and name", n),
+			"raise allow.exports, or export fewer pools there")
+	}
+	if line := s.unnamed(m.Name); line != "" {
+		severity := report.Info
+		if len(m.Allow.Namespaces)+len(m.Allow.Pools) == 0 {
+			severity = report.Warning
+		}
+		add(severity, "it exports pools that its allow does not name, and that are not imported",
+			"to import them, write for this member: "+line)
+	}
+	switch known, ok := s.registry.Member(m.Name); {
+	case !ok || known.State == registry.Ready:
+	case known.State == registry.Draining:
+		add(report.Warning, "it is Draining: it takes no new request", "")
+	default:
+		add(report.Warning, "it is "+string(known.State)+"; its exports stay as they are", "")
+	}
 }

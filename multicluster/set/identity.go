@@ -52,12 +52,10 @@ func OwnMember(state string) (string, error) {
 }
 
 const (
-	// overlap is how long the next CA is published before it signs certificates. A member that is
-	// disconnected for longer no longer trusts this cluster. It then needs a new entry for this
-	// cluster in its ClusterSet.
+	// overlap is how long the next CA is published before it signs. A member that is disconnected
+	// for longer needs a new entry for this cluster in its ClusterSet.
 	overlap = 60 * 24 * time.Hour
-	// validity is the lifetime of the certificates that this process presents to members. They are
-	// replaced daily.
+	// validity is the lifetime of the certificates for members, which are replaced daily.
 	validity = 7 * 24 * time.Hour
 )
 
@@ -67,22 +65,15 @@ func newAuthority(name string, secrets authority.Secrets, c authority.Config) *a
 	return authority.New(c)
 }
 
-// Files stores the identity, the CA and the records of a process without Kubernetes, in files below
-// the state folder State.
+// Files stores the identity, the CA and the records of a process without Kubernetes below the state
+// folder State.
 type Files struct {
 	Disk  statefile.Disk
 	State string
 }
 
-// FileIdentity returns Config.Identity for a process without Kubernetes.
-func FileIdentity(state string) func(context.Context) (string, uint64, error) {
-	return Files{statefile.Machine{}, state}.Identity
-}
-
-// FileAuthority returns Config.Authority for a process without Kubernetes.
-func FileAuthority(state string) authority.Secrets {
-	return Files{statefile.Machine{}, state}.Authority()
-}
+// OnDisk returns the Files on this machine's disk.
+func OnDisk(state string) Files { return Files{statefile.Machine{}, state} }
 
 // Identity implements Config.Identity: it reads the identity and begins a new epoch.
 func (f Files) Identity(context.Context) (uid string, epoch uint64, err error) {

@@ -36,8 +36,7 @@ func ReadMembers(from string, text []byte, now time.Time) ([]v1alpha1.ClusterSet
 	}
 	var list []v1alpha1.ClusterSetMember
 	if err := yaml.UnmarshalStrict(text, &list); err != nil {
-		var no *json.UnmarshalTypeError
-		if errors.As(err, &no) && no.Field == "" { // the error's own text would name a Go type
+		if no, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && no.Field == "" { // its text names a Go type
 			return nil, fmt.Errorf("%s is no list of members; %s", from, fix)
 		}
 		return nil, fmt.Errorf("%s is no list of members: %.300s; %s", from, err.Error(), fix)
@@ -70,34 +69,34 @@ func checkAddress(address string) error {
 }
 
 func memberProblems(m *v1alpha1.ClusterSetMember, now time.Time) (problems []error) {
-	if bad := validation.IsDNS1123Label(m.Name); len(bad) > 0 {
-		problems = append(problems, fmt.Errorf("name: %.100q is no DNS label; correct spec.cluster of the ClusterSet "+
-			"there: lower-case letters, digits and '-', 63 at most", m.Name))
+	add := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+	if len(validation.IsDNS1123Label(m.Name)) > 0 {
+		add("name: %.100q is no DNS label; correct spec.cluster of the ClusterSet there: lower-case letters, digits "+
+			"and '-', 63 at most", m.Name)
 	}
 	for _, ns := range m.Allow.Namespaces {
 		if len(validation.IsDNS1123Label(ns)) > 0 {
-			problems = append(problems,
-				fmt.Errorf("allow.namespaces: %.100q is no namespace; run `penstock clusters show` there again", ns))
+			add("allow.namespaces: %.100q is no namespace; run `penstock clusters show` there again", ns)
 			break
 		}
 	}
 	if claimed := m.Allow; !reflect.DeepEqual(claimed, v1alpha1.ClusterSetAllow{Namespaces: claimed.Namespaces}) {
-		problems = append(problems, errors.New("allow: it has more than the namespaces of the exports there; the "+
-			"ClusterSet here grants the rest: remove the other fields, and write them into that ClusterSet"))
+		add("allow: it has more than the namespaces of the exports there; the ClusterSet here grants the rest: " +
+			"remove the other fields, and write them into that ClusterSet")
 	}
 	if m.Peer == nil {
-		return append(problems, errors.New("peer: it is missing; write what `penstock clusters show` prints there"))
+		add("peer: it is missing; write what `penstock clusters show` prints there")
+		return problems
 	}
 	if m.Peer.Hub {
-		problems = append(problems, errors.New("peer.hub: no hub relays between Penstocks any more; "+
-			"join the clusters that it relayed to each other, with what `penstock clusters show` prints at each"))
+		add("peer.hub: no hub relays between Penstocks any more; join the clusters that it relayed to each other, " +
+			"with what `penstock clusters show` prints at each")
 	}
 	if err := checkAddress(m.Peer.Address); err != nil {
-		problems = append(problems,
-			fmt.Errorf("peer.address: %w; start penstock there with --members-address HOST:PORT", err))
+		add("peer.address: %w; start penstock there with --members-address HOST:PORT", err)
 	}
 	if err := CheckBundle(m.Peer.Bundle, now); err != nil {
-		problems = append(problems, fmt.Errorf("peer.bundle: %w; run `penstock clusters show` there again", err))
+		add("peer.bundle: %w; run `penstock clusters show` there again", err)
 	}
 	return problems
 }
@@ -156,8 +155,8 @@ func shared(a, b string) bool {
 	})
 }
 
-// Claims summarizes in one line what the entry of a new member states, for a user who decides
-// whether to trust it.
+// Claims summarizes the entry of a new member in one line, for a user who decides whether to trust
+// it.
 func Claims(m *v1alpha1.ClusterSetMember) string {
 	namespaces := "it exports nothing now"
 	if len(m.Allow.Namespaces) > 0 {
@@ -234,8 +233,8 @@ func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.C
 }
 
 // strangers describes the certificates in next that are neither in bundle nor signed by a valid
-// certificate in bundle. It checks each certificate by itself. CA certificates are public, so a
-// known certificate does not prove that the others come from the same member.
+// certificate in bundle. It checks each by itself: CA certificates are public, so a known one does
+// not prove that the others come from the same member.
 func strangers(bundle string, next *v1alpha1.ClusterSetPeer, now time.Time) (unknown []string) {
 	known, _ := parse(bundle) // no certificate of an unreadable bundle is known
 	certs, err := parse(next.Bundle)

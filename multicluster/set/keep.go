@@ -14,23 +14,22 @@ import (
 
 const (
 	// loadTimeout bounds how long the first translation waits for stored records. saveTimeout
-	// bounds one write of records, and stopTimeout the last write at shutdown.
+	// bounds one write of records, and stopTimeout the last one.
 	loadTimeout = 5 * time.Second
 	saveTimeout = 30 * time.Second
 	stopTimeout = 2 * time.Second
-	// settleTimeout bounds how long a starting process waits for the endpoints of members' exports.
-	// It leaves time for several attempts to connect to the members.
+	// settleTimeout leaves time for several attempts to connect to the members.
 	settleTimeout = 3 * time.Second
-	// saveInterval is the time between two writes of records. A hundred members that connect at
-	// once cause one write.
+	// saveInterval is the time between two writes of records: a hundred members that connect at
+	// once cause one.
 	saveInterval = time.Second
-	// agreeInterval is how long a process that does not lead waits before it reads the ages of
-	// exports from the leader's records. The leader saves an update within this time.
+	// agreeInterval is how long a process that does not lead waits before it reads the leader's
+	// records. The leader saves an update within this time.
 	agreeInterval = 10 * time.Second
 )
 
-// Restore loads the stored exports of members. Call it before the first translation. If no
-// ClusterSet exists yet, the exports are loaded when the first ClusterSet appears.
+// Restore loads the stored exports of members. Without a ClusterSet, they are loaded when the first
+// one appears. Call it before the first translation.
 func (s *Set) Restore(ctx context.Context) {
 	view := s.cfg.Store.View()
 	if len(store.ClusterSets.All(view)) > 0 {
@@ -38,8 +37,8 @@ func (s *Set) Restore(ctx context.Context) {
 	}
 }
 
-// Settle waits, at most settleTimeout, until all exports that Restore loaded have endpoints.
-// Records in an API server have no endpoints: these come from Config.Local or from the members.
+// Settle waits, at most settleTimeout, until all exports that Restore loaded have endpoints, which
+// may come from Config.Local or from the members.
 func (s *Set) Settle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
@@ -60,7 +59,7 @@ func (s *Set) Settle(ctx context.Context) {
 }
 
 // withoutEndpoints returns the first Unreachable member that has an export without endpoints; "":
-// there is no such member. ws fires when the result may have changed.
+// none has.
 func (s *Set) withoutEndpoints(ws registry.WatchSet) string {
 	for _, m := range s.registry.Members(ws) {
 		if m.State != registry.Unreachable {
@@ -137,7 +136,7 @@ func (s *Set) keep(ctx context.Context) error {
 		case <-agree:
 			agree, agreed = nil, s.registry.Newest()
 			if !s.leads() {
-				s.agree(ctx)
+				s.agree(ctx, "not all records of the leader could be read")
 			}
 			continue
 		}
@@ -161,18 +160,21 @@ func (s *Set) keep(ctx context.Context) error {
 	}
 }
 
-func (s *Set) agree(ctx context.Context) {
+// agree takes over the ages of exports in the stored records. problem is the log line if not all
+// records can be read.
+func (s *Set) agree(ctx context.Context, problem string) (kept []registry.Record) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	kept, err := s.cfg.Records.Load(ctx)
 	if err != nil {
-		s.cfg.Log.Debug("not all records of the leader could be read", "error", err)
+		s.cfg.Log.Debug(problem, "error", err)
 	}
 	s.assemble(s.registry.Agree(kept))
+	return kept
 }
 
-// keepAgain saves the records of the exports of pools again, because Kubernetes.Save skips records
-// while their namespace does not exist.
+// keepAgain saves the records of pools' exports again, because Kubernetes.Save skips them while
+// their namespace does not exist.
 func (s *Set) keepAgain(pools []objectid.Pool) {
 	var ids []registry.RecordID
 	for _, p := range pools {
@@ -180,21 +182,13 @@ func (s *Set) keepAgain(pools []objectid.Pool) {
 			ids = append(ids, registry.RecordID{Cluster: e.Cluster, Pool: p})
 		}
 	}
-	if len(ids) > 0 {
-		s.registry.MarkUnsaved(ids...)
-	}
+	s.registry.MarkUnsaved(ids...)
 }
 
-// markKept prepares a new leader: it marks all records for saving, and outdated stored records for
-// deletion, because the previous leader may have saved other records.
+// markKept marks all records for saving, and outdated stored records for deletion, because the
+// previous leader may have saved others.
 func (s *Set) markKept(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
-	defer cancel()
-	kept, err := s.cfg.Records.Load(ctx)
-	if err != nil {
-		s.cfg.Log.Debug("not all records could be read before they are saved", "error", err)
-	}
-	s.assemble(s.registry.Agree(kept))
+	kept := s.agree(ctx, "not all records could be read before they are saved")
 	var ids []registry.RecordID
 	for _, r := range slices.Concat(kept, s.registry.Records()) {
 		ids = append(ids, r.RecordID)
@@ -202,8 +196,8 @@ func (s *Set) markKept(ctx context.Context) {
 	s.registry.MarkUnsaved(ids...)
 }
 
-// unsaved returns the records to save, and the ids of the records to delete. An export that is not
-// imported has no record, because a member may publish any number of such exports.
+// unsaved returns the records to save, and the ids of the records to delete. A member may publish
+// any number of exports that are not imported, so these have no record.
 func (s *Set) unsaved() (changed []registry.Record, gone []registry.RecordID) {
 	changed, gone = s.registry.TakeUnsaved()
 	changed = slices.DeleteFunc(changed, func(r registry.Record) bool {

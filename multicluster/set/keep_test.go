@@ -43,7 +43,7 @@ func TestRecords_RestartedProcessHasTheEndpointsThatNoAPIServerHas(t *testing.T)
 	shared, local := t.TempDir(), t.TempDir()
 	pool := objectid.Pool{Namespace: "default", Name: "chat"}
 	start := func() *Set {
-		s := New(Config{Store: store.New(), Board: &countingBoard{}, Records: sharedRecords{FileRecords(shared)},
+		s := New(Config{Store: store.New(), Board: &countingBoard{}, Records: sharedRecords{OnDisk(shared).Records()},
 			Local: LocalRecords(local), Log: slog.New(slog.DiscardHandler)})
 		join(s, v1alpha1.ClusterSetAllow{Namespaces: []string{pool.Namespace}})
 		return s
@@ -116,7 +116,7 @@ func join(s *Set, allow v1alpha1.ClusterSetAllow) {
 func TestRecords_ExportThatIsNotImportedIsNotKept(t *testing.T) {
 	state := t.TempDir()
 	s := New(Config{
-		Store: store.New(), Board: &countingBoard{}, Records: FileRecords(state), Local: LocalRecords(t.TempDir()),
+		Store: store.New(), Board: &countingBoard{}, Records: OnDisk(state).Records(), Local: LocalRecords(t.TempDir()),
 		Log: slog.New(slog.DiscardHandler),
 	})
 	kept := func(want string) {
@@ -125,7 +125,7 @@ func TestRecords_ExportThatIsNotImportedIsNotKept(t *testing.T) {
 		if err := s.save(t.Context(), saveTimeout, true, &outcome, &own); err != nil {
 			t.Fatal(err)
 		}
-		for _, r := range []Records{FileRecords(state), s.cfg.Local} {
+		for _, r := range []Records{OnDisk(state).Records(), s.cfg.Local} {
 			list, err := r.Load(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -234,7 +234,8 @@ func TestRecords_ProcessThatDoesNotLeadReceivedExportsWhenTheLeaderDid(t *testin
 	synctest.Test(t, func(t *testing.T) {
 		shared := t.TempDir()
 		start := func(leads bool) *Set {
-			s := New(Config{Store: store.New(), Board: &countingBoard{}, Records: sharedRecords{FileRecords(shared)},
+			s := New(Config{Store: store.New(), Board: &countingBoard{},
+				Records: sharedRecords{OnDisk(shared).Records()},
 				Leading: func() bool { return leads }, Log: slog.New(slog.DiscardHandler)})
 			s.link.federation = federation.New(federation.Config{
 				Certificate: func() (*tls.Certificate, error) { return nil, errors.New("none") },

@@ -45,8 +45,8 @@ var (
 		Resource: "inferencepoolimports"}
 )
 
-// Field managers for server-side apply. When a manager stops applying a field, the API server
-// removes the field.
+// Field managers for server-side apply. The API server removes a field that its manager no longer
+// applies.
 const (
 	fieldManager = "penstock-multicluster"
 	hubManager   = "penstock-hub"
@@ -92,26 +92,26 @@ type KubernetesConfig struct {
 
 // HubWriter configures a hub's writes to one member.
 type HubWriter struct {
-	// UID identifies the hub, and Epoch its leader. The hub skips an import that a later leader
-	// wrote and, without TakeOver, an import of another hub.
+	// UID identifies the hub, and Epoch its leader. The hub skips imports of later leaders and,
+	// without TakeOver, of other hubs.
 	UID      string
 	Epoch    uint64
 	TakeOver bool
 	// Member is the name of the member into whose API server the hub writes. IsMember reports
-	// whether a name belongs to a member. If this leader has written an import under the name of
-	// another member, both names lead to the same cluster. The hub then skips the import.
+	// whether a name belongs to a member. The hub skips an import that this leader has written as
+	// another member: both names lead to the same cluster.
 	Member   string
 	IsMember func(name string) bool
 	// CreateNamespaces reports whether to create the namespaces of imports.
 	CreateNamespaces func() bool
-	// Version returns the resourceVersion of the status that Live returns. The hub writes with this
-	// version, so the API server rejects the write if the object has changed.
+	// Version returns the resourceVersion of the status that Live returns. The API server rejects
+	// the write if the object has changed since.
 	Version func(ref report.Ref) string
 	// Settled reports whether the hub has read a cluster's exports, or no longer waits for them.
-	// While it is false, the hub keeps the cluster's entries.
+	// Otherwise it keeps the cluster's entries.
 	Settled func(cluster string) bool
-	// Pruned means that the installed CRD of InferencePoolImport lacks status.clusters. The hub
-	// then writes the clusters into conditions.
+	// Pruned means that the installed CRD lacks status.clusters. The hub then writes the clusters
+	// into conditions.
 	Pruned bool
 	// Written is called after each write of an import, and when there is nothing to write.
 	Written func(p objectid.Pool, w Written, err error)
@@ -131,8 +131,8 @@ type Written struct {
 // status.parents of a pool.
 const HubController = shape.Hub
 
-// Kubernetes writes a cluster's InferencePoolImports and PoolExports. It also stores members'
-// exports in these objects and in the ClusterSet's status, as Records.
+// Kubernetes writes a cluster's InferencePoolImports and PoolExports, which together with the
+// ClusterSet's status are its Records.
 type Kubernetes struct {
 	cfg    KubernetesConfig
 	client dynamic.Interface
@@ -159,8 +159,8 @@ func NewKubernetes(c KubernetesConfig) (*Kubernetes, error) {
 		return nil, fmt.Errorf("kubernetes client: %w", err)
 	}
 	return &Kubernetes{
-		pruned: c.Hub != nil && c.Hub.Pruned,
-		cfg:    c, client: client, members: map[string]v1alpha1.ClusterSetMemberStatus{},
+		cfg: c, client: client, pruned: c.Hub != nil && c.Hub.Pruned,
+		members:  map[string]v1alpha1.ClusterSetMemberStatus{},
 		problems: map[objectid.Pool]report.Report{}, known: map[registry.RecordID][]metav1.Condition{},
 		written:  map[objectid.Pool]*inferenceapi.InferencePoolImportStatus{},
 		rejected: map[objectid.Pool]map[string]rejection{},
@@ -170,13 +170,8 @@ func NewKubernetes(c KubernetesConfig) (*Kubernetes, error) {
 // Identity implements Config.Identity. It returns the UID of namespace kube-system and the number
 // of transitions of the Lease. Only the holder of the Lease may call it.
 func (k *Kubernetes) Identity(ctx context.Context) (uid string, epoch uint64, err error) {
-	list, err := k.client.Resource(namespaceKind).List(ctx,
-		metav1.ListOptions{FieldSelector: "metadata.name=" + metav1.NamespaceSystem})
-	if err != nil {
-		return "", 0, fmt.Errorf("namespace %s: %w", metav1.NamespaceSystem, err)
-	}
-	if len(list.Items) != 1 {
-		return "", 0, fmt.Errorf("there is no namespace %s, whose UID is the cluster's", metav1.NamespaceSystem)
+	if uid, err = ClusterUID(ctx, k.client); err != nil {
+		return "", 0, err
 	}
 	lease, err := k.client.Resource(leaseKind).Namespace(k.cfg.Namespace).Get(ctx, k.cfg.Lease, metav1.GetOptions{})
 	if err != nil {
@@ -186,10 +181,23 @@ func (k *Kubernetes) Identity(ctx context.Context) (uid string, epoch uint64, er
 	if err != nil {
 		return "", 0, fmt.Errorf("lease %s: %w", k.cfg.Lease, err)
 	}
-	return string(list.Items[0].GetUID()), uint64(max(transitions, 0)) + 1, nil
+	return uid, uint64(max(transitions, 0)) + 1, nil
 }
 
-// Load implements Records. Members come from the ClusterSet's status. Exports come from the
+// ClusterUID returns the UID of namespace kube-system, which is the cluster's.
+func ClusterUID(ctx context.Context, client dynamic.Interface) (string, error) {
+	list, err := client.Resource(namespaceKind).List(ctx,
+		metav1.ListOptions{FieldSelector: "metadata.name=" + metav1.NamespaceSystem})
+	if err != nil {
+		return "", fmt.Errorf("namespace %s: %w", metav1.NamespaceSystem, err)
+	}
+	if len(list.Items) != 1 {
+		return "", fmt.Errorf("there is no namespace %s, whose UID is the cluster's", metav1.NamespaceSystem)
+	}
+	return string(list.Items[0].GetUID()), nil
+}
+
+// Load implements Records. Members come from the ClusterSet's status, and exports from the
 // PoolExports.
 func (k *Kubernetes) Load(ctx context.Context) (out []registry.Record, err error) {
 	set := Selected(k.cfg.Store.View())
@@ -223,12 +231,11 @@ func (k *Kubernetes) Load(ctx context.Context) (out []registry.Record, err error
 	var damaged []error
 	kept := map[registry.RecordID]bool{}
 	for _, p := range list {
-		id := registry.RecordID{Cluster: p.Spec.Cluster, Pool: objectid.Pool{Namespace: p.Namespace, Name: p.Spec.Pool}}
-		if p.Spec.Cluster != own {
-			kept[id] = true
+		if p.Spec.Cluster == own {
+			continue
 		}
+		kept[recordID(&p)] = true
 		switch {
-		case p.Spec.Cluster == own:
 		case p.Status.Entry == nil || p.Status.Epoch < 0 || p.Status.Sequence < 0:
 			damaged = append(damaged, fmt.Errorf("PoolExport %s/%s has no status", p.Namespace, p.Name))
 		default:
@@ -308,8 +315,8 @@ func (k *Kubernetes) Save(ctx context.Context, changed []registry.Record, gone [
 	return errors.Join(failed...)
 }
 
-// isKept reports whether an export may have a PoolExport. Save deletes no other PoolExports, so
-// that a member cannot cause any number of deletions.
+// isKept reports whether an export may have a PoolExport. Save deletes no others, so that a member
+// cannot cause any number of deletions.
 func (k *Kubernetes) isKept(id registry.RecordID) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -389,8 +396,7 @@ func (k *Kubernetes) writable(namespace string) bool {
 	return len(k.cfg.Namespaces) == 0 || slices.Contains(k.cfg.Namespaces, namespace)
 }
 
-// missing reports whether an object could not be created because its namespace does not exist or
-// terminates.
+// missing reports whether an object's namespace does not exist or terminates.
 func missing(err error) bool {
 	return apierrors.IsNotFound(err) && strings.Contains(err.Error(), "namespaces") ||
 		apierrors.HasStatusCause(err, "NamespaceTerminating")
@@ -401,9 +407,8 @@ func (k *Kubernetes) apply(ctx context.Context, resource schema.GroupVersionReso
 	return k.applyAs(ctx, writing{force: true}, resource, kind, namespace, name, fields, sub...)
 }
 
-// writing has the options of a server-side apply. force takes over fields of other managers;
-// without it, they cause a conflict. version is the expected resourceVersion; "": any. dry makes
-// the API server check the write without storing it.
+// writing has the options of a server-side apply. Without force, fields of other managers cause a
+// conflict. version is the expected resourceVersion; "": any. dry stores nothing.
 type writing struct {
 	force, dry bool
 	version    string
@@ -442,8 +447,7 @@ func (k *Kubernetes) Enqueue(pools ...objectid.Pool) { k.Imported(pools) }
 
 const longestName = 253
 
-// poolExportName returns the name of a PoolExport: POOL.CLUSTER. If the name would be too long, a
-// hash replaces the end of POOL.
+// poolExportName returns POOL.CLUSTER. If that is too long, a hash replaces the end of POOL.
 func poolExportName(pool, cluster string) string {
 	if most := longestName - 1 - len(cluster); len(pool) > most {
 		sum := sha256.Sum256([]byte(pool))
@@ -465,8 +469,8 @@ func (k *Kubernetes) SetExports(list []export.Export) {
 	k.exports = now
 	k.mu.Unlock()
 	if first {
-		k.enqueueAll(k.cfg.Store.View())
-		return
+		k.EnqueueAll()
+	} else {
+		k.enqueue(task{exports: true})
 	}
-	k.enqueue(task{exports: true})
 }

@@ -8,16 +8,14 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	upstream "sigs.k8s.io/gateway-api-inference-extension/apix/v1alpha1"
 
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// conditionHub is the type of a condition in the hub's entry in status.controllers of an import.
-// The condition's message has the hub that wrote last, its epoch, and the member for which it
-// wrote.
+// conditionHub is a condition of the hub's entry in status.controllers of an import. Its message
+// has the hub that wrote last, its epoch, and the member for which it wrote.
 const (
 	conditionHub = "Hub"
 	hubReason    = "Written"
@@ -37,13 +35,10 @@ func (k *Kubernetes) Begin() {
 func (k *Kubernetes) writeAsHub(ctx context.Context, p objectid.Pool) (out Written, err error) {
 	view, hub := k.cfg.Store.View(), k.cfg.Hub
 	obj, exists := store.InferencePoolImports.Get(view, p.String())
-	generation, version := int64(1), ""
-	live := &inferenceapi.InferencePoolImportStatus{}
+	generation, version, live := int64(1), "", &inferenceapi.InferencePoolImportStatus{}
 	if exists {
 		generation, version = obj.Generation, hub.Version(store.InferencePoolImports.Ref(obj))
-		if l := k.cfg.Live(store.InferencePoolImports.Ref(obj)); l != nil {
-			live = l
-		}
+		live = k.live(obj)
 	}
 	mine, _ := ownEntries(live, HubController)
 	if err := k.fenced(live); err != nil {
@@ -110,8 +105,7 @@ func (k *Kubernetes) fenced(live *inferenceapi.InferencePoolImportStatus) error 
 	}
 }
 
-// hubMark is the parsed message of conditionHub. member is "" if an older release wrote the
-// message.
+// hubMark is the parsed message of conditionHub. Earlier releases wrote no member.
 type hubMark struct {
 	uid    string
 	epoch  uint64
@@ -119,18 +113,15 @@ type hubMark struct {
 }
 
 func writtenBy(s *inferenceapi.InferencePoolImportStatus) (by hubMark, ok bool) {
-	i := slices.IndexFunc(s.Controllers, func(c upstream.ImportController) bool { return c.Name == HubController })
-	if i < 0 {
-		return by, false
-	}
-	for _, c := range s.Controllers[i].Conditions {
-		if c.Type == conditionHub {
-			text, member, _ := strings.Cut(c.Message, ", as member ")
-			if n, err := fmt.Sscanf(strings.Replace(text, ",", " ,", 1), "by hub %s , epoch %d", &by.uid,
-				&by.epoch); n == 2 && err == nil {
-				by.member = member
-				return by, true
-			}
+	for _, c := range part(s, HubController).Conditions {
+		if c.Type != conditionHub {
+			continue
+		}
+		text, member, _ := strings.Cut(c.Message, ", as member ")
+		if _, err := fmt.Sscanf(strings.Replace(text, ",", " ,", 1), "by hub %s , epoch %d", &by.uid,
+			&by.epoch); err == nil {
+			by.member = member
+			return by, true
 		}
 	}
 	return hubMark{}, false

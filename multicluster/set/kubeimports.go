@@ -43,7 +43,7 @@ const (
 )
 
 // Changed queues the imports and PoolExports that depend on changed imports, namespaces and
-// ClusterSets. Lead then writes them.
+// ClusterSets, for Lead.
 func (k *Kubernetes) Changed(view store.Reader, changes []store.Change) {
 	for _, o := range changes {
 		switch o.Table {
@@ -66,8 +66,8 @@ func (k *Kubernetes) Imported(pools []objectid.Pool) {
 	}
 }
 
-// Follow sets the function that returns the status to write into the import of a pool, such as
-// Set.Import. Call Follow before Lead.
+// Follow sets the function that returns the status to write into an import, such as Set.Import.
+// Call it before Lead.
 func (k *Kubernetes) Follow(status func(objectid.Pool, int64) (inferenceapi.InferencePoolImportStatus, bool)) {
 	k.status = status
 }
@@ -99,32 +99,37 @@ func (k *Kubernetes) Lead(ctx context.Context) error {
 	k.mu.Lock()
 	k.queue = q
 	k.mu.Unlock()
-	k.enqueueAll(k.cfg.Store.View())
-	group, ctx := errgroup.WithContext(ctx)
-	for range importWorkers {
-		group.Go(func() error {
-			for {
-				t, shutdown := q.Get()
-				if shutdown {
-					return ctx.Err()
-				}
-				k.work(ctx, q, t)
-			}
-		})
-	}
-	group.Go(func() error {
-		<-ctx.Done()
+	k.EnqueueAll()
+	defer func() {
 		k.mu.Lock()
 		k.queue = nil
 		k.mu.Unlock()
-		q.ShutDown()
-		return nil
-	})
+	}()
+	return Work(ctx, q, importWorkers, func(t task) { k.work(ctx, q, t) })
+}
+
+// Work passes the items of q to do, in a number of goroutines. It shuts q down when ctx ends.
+func Work[T comparable](ctx context.Context, q workqueue.TypedRateLimitingInterface[T], workers int,
+	do func(item T)) error {
+	var group errgroup.Group
+	for range workers {
+		group.Go(func() error {
+			for {
+				item, shutdown := q.Get()
+				if shutdown {
+					return ctx.Err()
+				}
+				do(item)
+				q.Done(item)
+			}
+		})
+	}
+	<-ctx.Done()
+	q.ShutDown()
 	return group.Wait()
 }
 
 func (k *Kubernetes) work(ctx context.Context, q workqueue.TypedRateLimitingInterface[task], t task) {
-	defer q.Done(t)
 	var err error
 	if t.exports {
 		err = k.writeExports(ctx)
@@ -192,8 +197,7 @@ func (k *Kubernetes) report() {
 
 const writeTimeout = 30 * time.Second
 
-// writeImport writes the import of a pool. left has, for each cluster that was left out, the
-// reason.
+// left has, for each cluster that was left out, the reason.
 func (k *Kubernetes) writeImport(ctx context.Context, p objectid.Pool) (left map[string]string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -227,12 +231,9 @@ func (k *Kubernetes) writeImport(ctx context.Context, p objectid.Pool) (left map
 			return nil, err
 		}
 	}
-	var live *inferenceapi.InferencePoolImportStatus
+	live := &inferenceapi.InferencePoolImportStatus{}
 	if exists {
-		live = k.cfg.Live(store.InferencePoolImports.Ref(obj))
-	}
-	if live == nil {
-		live = &inferenceapi.InferencePoolImportStatus{}
+		live = k.live(obj)
 	}
 	want, left := k.acceptable(p, k.wantedStatus(&status, live, metav1.NewTime(time.Now().Truncate(time.Second))), live)
 	// The read status, live, may lag behind the last write.
@@ -245,6 +246,14 @@ func (k *Kubernetes) writeImport(ctx context.Context, p objectid.Pool) (left map
 	k.written[p] = &want
 	k.mu.Unlock()
 	return left, err
+}
+
+// live returns the newest status of an import, which is not nil.
+func (k *Kubernetes) live(obj *inferenceapi.InferencePoolImport) *inferenceapi.InferencePoolImportStatus {
+	if live := k.cfg.Live(store.InferencePoolImports.Ref(obj)); live != nil {
+		return live
+	}
+	return &inferenceapi.InferencePoolImportStatus{}
 }
 
 func (k *Kubernetes) makeImport(ctx context.Context, p objectid.Pool, namespaces bool) error {
@@ -276,9 +285,9 @@ func (k *Kubernetes) makeImport(ctx context.Context, p objectid.Pool, namespaces
 	return err
 }
 
-// writeStatus applies this process's part of an import's status. It omits fields that the CRD lacks
-// or that other managers own. It returns the applied part, whose Controllers are empty if nothing
-// was applied.
+// writeStatus applies this process's part of an import's status, without fields that the CRD lacks
+// or that other managers own. It returns the applied part; its Controllers are empty if nothing was
+// applied.
 func (k *Kubernetes) writeStatus(ctx context.Context, p objectid.Pool, w writing,
 	want inferenceapi.InferencePoolImportStatus) (inferenceapi.InferencePoolImportStatus, error) {
 	var nothing inferenceapi.InferencePoolImportStatus
@@ -312,33 +321,28 @@ func (k *Kubernetes) writeStatus(ctx context.Context, p objectid.Pool, w writing
 	return nothing, conflict
 }
 
-// without removes from a status the fields that conflict, an error of the API server, attributes to
-// another manager: single clusters, or all conditions.
+// without removes the fields that a conflict attributes to another manager: single clusters, or all
+// conditions.
 func without(s inferenceapi.InferencePoolImportStatus, conflict error) inferenceapi.InferencePoolImportStatus {
 	var status apierrors.APIStatus
 	if !errors.As(conflict, &status) || status.Status().Details == nil {
 		return s
 	}
-	s.Controllers = slices.Clone(s.Controllers)
+	left := map[string]string{}
 	for _, cause := range status.Status().Details.Causes {
 		field := cause.Field
 		if strings.HasPrefix(field, ".status.conditions") || strings.HasPrefix(field, ".status.observedGeneration") {
 			s.Conditions, s.ObservedGeneration = nil, 0
-			continue
-		}
-		name, ok := strings.CutPrefix(field, `.status.clusters[name="`)
-		if name, _, _ = strings.Cut(name, `"`); ok {
-			s.Clusters = slices.DeleteFunc(slices.Clone(s.Clusters),
-				func(c inferenceapi.ImportedCluster) bool { return c.Name == name })
-			s.Controllers[0].ExportingClusters = slices.DeleteFunc(slices.Clone(s.Controllers[0].ExportingClusters),
-				func(c upstream.ExportingCluster) bool { return string(c.Name) == name })
+		} else if name, ok := strings.CutPrefix(field, `.status.clusters[name="`); ok {
+			name, _, _ = strings.Cut(name, `"`)
+			left[name] = ""
 		}
 	}
-	return s
+	return lessClusters(s, left)
 }
 
-// withdrawImport deletes an import that this controller created, if no other controller has entries
-// in it. From other imports, it removes only this controller's part of the status.
+// withdrawImport deletes an import that this controller created and in which no other controller
+// has entries. From other imports, it removes this controller's part of the status.
 func (k *Kubernetes) withdrawImport(ctx context.Context, p objectid.Pool, obj *inferenceapi.InferencePoolImport,
 	exists bool) error {
 	k.mu.Lock()
@@ -355,8 +359,8 @@ func (k *Kubernetes) withdrawImport(ctx context.Context, p objectid.Pool, obj *i
 	others := slices.ContainsFunc(live.Clusters, func(c inferenceapi.ImportedCluster) bool {
 		return !slices.Contains(mine, c.Name)
 	})
-	// A created import without status may belong to another controller, which has not written its
-	// status yet.
+	// A created import without status may belong to another controller, which has not written it
+	// yet.
 	if made := obj.Labels[v1alpha1.ImportedByLabel]; made != "" && !others && (made == k.maker() || ours) {
 		uid := obj.UID
 		err := k.client.Resource(importKind).Namespace(p.Namespace).Delete(ctx, p.Name,
@@ -374,18 +378,24 @@ func (k *Kubernetes) withdrawImport(ctx context.Context, p objectid.Pool, obj *i
 
 func ownEntries(s *inferenceapi.InferencePoolImportStatus, controller upstream.ControllerName) (clusters []string,
 	ok bool) {
-	i := slices.IndexFunc(s.Controllers, func(c upstream.ImportController) bool { return c.Name == controller })
-	if i < 0 {
-		return nil, false
-	}
-	for _, c := range s.Controllers[i].ExportingClusters {
+	p := part(s, controller)
+	for _, c := range p.ExportingClusters {
 		clusters = append(clusters, string(c.Name))
 	}
-	return clusters, true
+	return clusters, p.Name != ""
 }
 
-// wantedStatus returns this controller's part of an import's status. It omits endpoints, because
-// these never pass through an API server.
+// part returns a controller's entry in status.controllers of an import; empty: it has none.
+func part(s *inferenceapi.InferencePoolImportStatus, name upstream.ControllerName) (p upstream.ImportController) {
+	if i := slices.IndexFunc(s.Controllers,
+		func(c upstream.ImportController) bool { return c.Name == name }); i >= 0 {
+		p = s.Controllers[i]
+	}
+	return p
+}
+
+// wantedStatus returns this controller's part of an import's status, without endpoints, which never
+// pass through an API server.
 func (k *Kubernetes) wantedStatus(status, live *inferenceapi.InferencePoolImportStatus,
 	now metav1.Time) inferenceapi.InferencePoolImportStatus {
 	out := *deepcopy.Of(status)
@@ -416,9 +426,9 @@ func (k *Kubernetes) wantedStatus(status, live *inferenceapi.InferencePoolImport
 	return out
 }
 
-// importedCondition makes the condition Imported of a cluster in an import that a hub writes. It is
-// True while the hub imports the cluster. Its transition time states since when, because the member
-// with the import has no Offer of the cluster.
+// importedCondition makes the condition Imported of a cluster in an import that a hub writes. Its
+// transition time states since when the hub imports the cluster, because the member has no Offer of
+// it.
 func importedCondition(list []metav1.Condition) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionImported, Status: metav1.ConditionTrue, Reason: importedReason}
 	ready := meta.FindStatusCondition(list, imports.ConditionReady)
@@ -431,8 +441,8 @@ func importedCondition(list []metav1.Condition) metav1.Condition {
 	return c
 }
 
-// settle sets the transition times in list. A condition whose status is as before keeps its time,
-// and all others get now.
+// settle sets the transition times in list: the time in before if the status is the same, otherwise
+// now.
 func settle(before []metav1.Condition, now metav1.Time, list []metav1.Condition) {
 	for i := range list {
 		c := &list[i]
@@ -446,41 +456,37 @@ func settle(before []metav1.Condition, now metav1.Time, list []metav1.Condition)
 }
 
 func (k *Kubernetes) mirrors(live, want *inferenceapi.InferencePoolImportStatus) bool {
-	i := slices.IndexFunc(live.Controllers, func(c upstream.ImportController) bool { return c.Name == k.controller() })
-	if i < 0 || !equality.Semantic.DeepEqual(live.Controllers[i].ExportingClusters,
-		want.Controllers[0].ExportingClusters) {
+	mine := part(live, k.controller())
+	if mine.Name == "" ||
+		!equality.Semantic.DeepEqual(mine.ExportingClusters, want.Controllers[0].ExportingClusters) {
 		return false
 	}
-	pruned := slices.ContainsFunc(live.Controllers[i].Conditions,
-		func(c metav1.Condition) bool { return c.Type == conditionClustersPruned })
-	if pruned && k.cfg.Hub == nil {
+	pruned := meta.FindStatusCondition(mine.Conditions, conditionClustersPruned) != nil
+	switch {
+	case pruned && k.cfg.Hub == nil:
 		return true
-	}
-	if k.cfg.Hub != nil && pruned != k.prunes() {
+	case k.cfg.Hub != nil && pruned != k.prunes():
 		return false
 	}
 	return has(live, want, !pruned)
 }
 
 func has(live, want *inferenceapi.InferencePoolImportStatus, conditions bool) bool {
-	for _, c := range want.Clusters {
-		if !slices.ContainsFunc(live.Clusters, func(l inferenceapi.ImportedCluster) bool {
-			return equality.Semantic.DeepEqual(l, c)
-		}) {
+	if !contains(live.Clusters, want.Clusters) {
+		return false
+	}
+	// Without conditions: they follow from conditions of the import's clusters.
+	return !conditions || contains(live.Conditions, want.Conditions) &&
+		live.ObservedGeneration == want.ObservedGeneration
+}
+
+func contains[T any](list, items []T) bool {
+	for _, item := range items {
+		if !slices.ContainsFunc(list, func(o T) bool { return equality.Semantic.DeepEqual(o, item) }) {
 			return false
 		}
 	}
-	if !conditions {
-		return true // conditions of the import follow from conditions of its clusters
-	}
-	for _, c := range want.Conditions {
-		if !slices.ContainsFunc(live.Conditions, func(l metav1.Condition) bool {
-			return equality.Semantic.DeepEqual(l, c)
-		}) {
-			return false
-		}
-	}
-	return live.ObservedGeneration == want.ObservedGeneration
+	return true
 }
 
 func (k *Kubernetes) writeExports(ctx context.Context) error {
@@ -501,7 +507,7 @@ func (k *Kubernetes) writeExports(ctx context.Context) error {
 		if p.Spec.Cluster != own {
 			continue
 		}
-		pool := objectid.Pool{Namespace: p.Namespace, Name: p.Spec.Pool}
+		pool := recordID(&p).Pool
 		entry, wanted := want[pool]
 		switch {
 		case !wanted:

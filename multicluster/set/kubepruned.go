@@ -20,7 +20,7 @@ const prunedForHubMessage = "the installed CRD of InferencePoolImport has no sta
 	inferenceapi.ClustersCondition + " have them, which Penstock reads; " +
 	"for other gateways, apply the CRD of Penstock's chart"
 
-// writePruned applies only the part of an import's status that the upstream CRD has. That CRD lacks
+// writePruned applies the part of an import's status that the upstream CRD has, which lacks
 // status.clusters.
 func (k *Kubernetes) writePruned(ctx context.Context, p objectid.Pool, w writing,
 	want inferenceapi.InferencePoolImportStatus) (applied inferenceapi.InferencePoolImportStatus, err error) {

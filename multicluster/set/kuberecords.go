@@ -36,12 +36,14 @@ func memberStatus(r registry.Record) v1alpha1.ClusterSetMemberStatus {
 	return m
 }
 
+func recordID(p *v1alpha1.PoolExport) registry.RecordID {
+	return registry.RecordID{Cluster: p.Spec.Cluster, Pool: objectid.Pool{Namespace: p.Namespace, Name: p.Spec.Pool}}
+}
+
 func exportRecord(p *v1alpha1.PoolExport) registry.Record {
 	return registry.Record{
-		RecordID: registry.RecordID{Cluster: p.Spec.Cluster,
-			Pool: objectid.Pool{Namespace: p.Namespace, Name: p.Spec.Pool}},
-		UID: p.Status.ClusterUID, Stamp: stampOf(p.Status.Epoch, p.Status.Sequence), Entry: *p.Status.Entry,
-		Since: sinceOf(p.Status.Since), Withdrawn: p.Status.Withdrawn,
+		RecordID: recordID(p), UID: p.Status.ClusterUID, Stamp: stampOf(p.Status.Epoch, p.Status.Sequence),
+		Entry: *p.Status.Entry, Since: sinceOf(p.Status.Since), Withdrawn: p.Status.Withdrawn,
 	}
 }
 
@@ -72,8 +74,8 @@ func exportConditions(r registry.Record) []metav1.Condition {
 
 func ownConditions() []metav1.Condition { return exportConditions(registry.Record{}) }
 
-// settled reports whether list, the conditions of a PoolExport, needs no update. Earlier releases
-// wrote no conditions.
+// settled reports whether the conditions of a PoolExport need no update. Earlier releases wrote
+// none.
 func settled(list []metav1.Condition) bool {
 	return meta.IsStatusConditionTrue(list, "Accepted") && meta.IsStatusConditionFalse(list, "Reconciling")
 }
@@ -84,8 +86,7 @@ func (k *Kubernetes) know(list []v1alpha1.PoolExport) {
 	clear(k.known)
 	for i := range list {
 		p := &list[i]
-		k.known[registry.RecordID{Cluster: p.Spec.Cluster,
-			Pool: objectid.Pool{Namespace: p.Namespace, Name: p.Spec.Pool}}] = p.Status.Conditions
+		k.known[recordID(p)] = p.Status.Conditions
 	}
 }
 
@@ -93,14 +94,7 @@ func (k *Kubernetes) conditions(id registry.RecordID, want []metav1.Condition) [
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	out := slices.Clone(want)
-	for i := range out {
-		old := meta.FindStatusCondition(k.known[id], out[i].Type)
-		if old != nil && old.Status == out[i].Status {
-			out[i].LastTransitionTime = old.LastTransitionTime
-		} else {
-			out[i].LastTransitionTime = metav1.NewTime(time.Now().Truncate(time.Second))
-		}
-	}
+	settle(k.known[id], metav1.NewTime(time.Now().Truncate(time.Second)), out)
 	k.known[id] = out
 	return out
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// An API server rejects the whole status of an import because of one entry, so rejected entries are
-// left out. Entries fit the schema, but an admission policy may reject them.
+// An API server rejects the whole status of an import because of one entry. Entries fit the schema,
+// but an admission policy may reject them. Such entries are left out.
 
 // rejectedFor is how long a rejected entry is left out if it does not change.
 const rejectedFor = 10 * time.Minute
@@ -49,15 +49,15 @@ func rejects(err error) bool {
 	return false
 }
 
-// unstorable has texts of errors with status 500 that mean: the API server can never store this
-// write, because it cannot merge the write, or the write is too large for the database.
+// unstorable has texts of errors with status 500 after which the API server can never store the
+// write.
 var unstorable = []string{
 	"etcdserver: request is too large", "trying to send message larger than max",
 	"failed to create typed ", "duplicate entries for key",
 }
 
-// accepts reports whether err, the result of a write, means that an API server accepts the write,
-// at least without the fields of other managers.
+// accepts reports whether the result of a write means that an API server accepts it, at least
+// without the fields of other managers.
 func accepts(err error) bool {
 	var several interface{ Unwrap() []error } // the write without the fields failed, too
 	return err == nil || apierrors.IsConflict(err) && !errors.As(err, &several)
@@ -115,8 +115,8 @@ func sameEntry(a, b *inferenceapi.ImportedCluster) bool {
 	return reflect.DeepEqual(x, y)
 }
 
-// writeAccepted writes the status of an import with the clusters that the API server accepts. It
-// adds the rejected clusters, with reasons, to left.
+// writeAccepted writes the clusters of a status that the API server accepts. It adds the others,
+// with reasons, to left.
 func (k *Kubernetes) writeAccepted(
 	ctx context.Context, p objectid.Pool, version string, want inferenceapi.InferencePoolImportStatus,
 	left map[string]string,
@@ -138,8 +138,8 @@ func (k *Kubernetes) writeAccepted(
 	return applied, err
 }
 
-// search finds the clusters that the API server rejects, by dry runs with halves of the list. It
-// returns none if the API server rejects the status even without clusters.
+// search finds the clusters that the API server rejects, by dry runs with halves of the list; none
+// if it rejects the status even without clusters.
 func (k *Kubernetes) search(
 	ctx context.Context, p objectid.Pool, version string, want inferenceapi.InferencePoolImportStatus,
 ) map[string]string {

@@ -9,12 +9,7 @@ import (
 )
 
 // LeadingChanged must be called when the result of Config.Leading may have changed.
-func (s *Set) LeadingChanged() {
-	select {
-	case s.signals.leading <- struct{}{}:
-	default:
-	}
-}
+func (s *Set) LeadingChanged() { signal(s.signals.leading) }
 
 func (s *Set) leads() bool { return s.cfg.Leading == nil || s.cfg.Leading() }
 
@@ -84,10 +79,7 @@ func (s *Set) publish(ctx context.Context, began time.Time) error {
 	}
 	s.link.federation.Publish(uid, epoch, began)
 	s.note(nil)
-	select {
-	case s.signals.led <- struct{}{}:
-	default:
-	}
+	signal(s.signals.led)
 	ended := make(chan error, 1)
 	if l != nil {
 		server := s.cfg.Server(s.link.federation)

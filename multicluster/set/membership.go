@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
@@ -24,8 +24,8 @@ import (
 
 const (
 	certifyTimeout = 10 * time.Second
-	// certifyInterval bounds the delay until Gateways get a certificate of a new CA. The delay does
-	// no harm, because members have trusted the new CA for days.
+	// certifyInterval bounds the delay of a certificate of a new CA, which members have trusted for
+	// days.
 	certifyInterval = 30 * time.Second
 )
 
@@ -72,8 +72,8 @@ func (s *Set) certifyNow() error {
 }
 
 // AwaitCertificate waits, at most certifyTimeout, for the certificate that Gateways present to
-// members. Call it before serving Envoys: without the certificate, they would lose their
-// connections to peer listeners.
+// members. Call it before serving Envoys, which would lose connections to peer listeners without
+// it.
 func (s *Set) AwaitCertificate(ctx context.Context) {
 	s.mu.Lock()
 	alone := s.adopted.spec == nil || len(s.adopted.spec.Spec.Members) == 0
@@ -135,19 +135,15 @@ func (s *Set) reportUntrusted(findings []report.Finding) {
 }
 
 func sameMembership(a, b *store.Membership) bool {
-	return a.Set == b.Set && a.Cluster == b.Cluster && a.Region == b.Region && a.Zone == b.Zone &&
-		a.PeerPort == b.PeerPort && bytes.Equal(a.Chain, b.Chain) && bytes.Equal(a.Key, b.Key) &&
-		reflect.DeepEqual(a.Members, b.Members) && slices.Equal(a.Names, b.Names)
+	next := *b
+	next.ObjectMeta = a.ObjectMeta
+	return equality.Semantic.DeepEqual(a, &next)
 }
 
-func otherNames(set *v1alpha1.ClusterSet, own string) (out []string) {
-	for _, m := range set.Spec.Members {
-		if m.Name != own {
-			out = append(out, m.Name)
-		}
-	}
-	slices.Sort(out)
-	return out
+func otherNames(set *v1alpha1.ClusterSet, own string) []string {
+	names := slices.DeleteFunc(memberNames(set), func(name string) bool { return name == own })
+	slices.Sort(names)
+	return names
 }
 
 func (s *Set) trustedMembers(set *v1alpha1.ClusterSet) (out []store.Member, findings []report.Finding) {

@@ -42,8 +42,7 @@ func (s *Set) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// known returns the value of the metric label state. It maps unknown states to one value, because a
-// member may report any reason.
+// known maps unknown states to one value, because a member may report any reason.
 func known(state string) string {
 	switch state {
 	case Imported, Draining, pending, export.NotSupportedReason, export.NoAddressReason, export.MemberUnreachableReason,

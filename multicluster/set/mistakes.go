@@ -34,7 +34,7 @@ func (s *Set) now() time.Time {
 	return time.Now()
 }
 
-// mistaken caches the findings about a ClusterSet, because computing them decodes all members'
+// mistaken caches findings about a ClusterSet, because computing them decodes all members'
 // certificates.
 type mistaken struct {
 	set  *v1alpha1.ClusterSet
@@ -42,8 +42,7 @@ type mistaken struct {
 	list []report.Finding
 }
 
-// mistakesInterval bounds the age of cached findings. Without a change of the ClusterSet, findings
-// change when certificates expire.
+// mistakesInterval bounds the age of cached findings, because certificates expire.
 const mistakesInterval = time.Minute
 
 func (m *mistaken) fresh(set *v1alpha1.ClusterSet, now time.Time) bool {
@@ -66,48 +65,49 @@ func (s *Set) reportDue() bool {
 
 func mistakes(set *v1alpha1.ClusterSet, now time.Time) (out []report.Finding) {
 	owner := store.ClusterSets.Ref(set)
-	add := func(severity report.Severity, field, problem, fix string) {
-		out = append(out, report.Finding{Severity: severity, Owner: owner, Field: field, Problem: problem, Fix: fix})
-	}
 	addresses := map[string]string{}
 	for i, m := range set.Spec.Members {
-		field := fmt.Sprintf("spec.members[%d]", i)
+		add := func(severity report.Severity, field, problem, fix string) {
+			out = append(out, report.Finding{Severity: severity, Owner: owner, Fix: fix,
+				Field: fmt.Sprintf("spec.members[%d]%s", i, field), Problem: "member " + m.Name + ": " + problem})
+		}
 		switch {
 		case m.Kubeconfig != nil, m.ClusterProfile != nil:
 		case m.Peer == nil:
-			add(report.Error, field, "member "+m.Name+": it has no peer, and is not used",
+			add(report.Error, "", "it has no peer, and is not used",
 				"add the peer that `penstock clusters show` prints there, or, for penstock hub, kubeconfig or "+
 					"clusterProfile")
 		case m.Peer.Hub:
-			add(report.Error, field+".peer.hub",
-				"member "+m.Name+": no hub relays between Penstocks any more, and the member is not used",
+			add(report.Error, ".peer.hub",
+				"no hub relays between Penstocks any more, and the member is not used",
 				"remove the member, and join the clusters that it relayed to each other with `penstock clusters "+
 					"join`; or use penstock hub with kubeconfig or clusterProfile")
 		case m.Peer.Address == "":
-			add(report.Error, field+".peer.address", "member "+m.Name+": it is missing, and the member is not used",
+			add(report.Error, ".peer.address", "it is missing, and the member is not used",
 				"write the address that `penstock clusters show` prints there")
 		}
 		if m.Draining && m.Peer != nil {
-			add(report.Warning, field+".draining",
-				fmt.Sprintf("member %s: it has no effect on a member that has a peer", m.Name),
+			add(report.Warning, ".draining",
+				"it has no effect on a member that has a peer",
 				"run `penstock clusters drain` there, and remove the field")
 		}
 		if len(m.Allow.Identities) > 0 && (m.Peer == nil || set.Spec.PeerListener == nil) {
-			add(report.Warning, field+".allow.identities",
-				"member "+m.Name+": it has no effect, because the member's requests reach no peer listener",
+			add(report.Warning, ".allow.identities",
+				"it has no effect, because the member's requests reach no peer listener",
 				"add spec.peerListener and the member's peer, or remove the field")
 		}
 		if m.Peer == nil {
 			continue
 		}
 		if err := CheckBundle(m.Peer.Bundle, now); err != nil {
-			add(report.Error, field+".peer.bundle", fmt.Sprintf("member %s: %v", m.Name, err),
+			add(report.Error, ".peer.bundle", err.Error(),
 				"run `penstock clusters show` there, and `penstock clusters join` here")
 		}
 		if other, taken := addresses[m.Peer.Address]; taken && exchanges(&m) {
-			add(report.Error, field+".peer.address",
-				fmt.Sprintf("member %s: %s is the address of member %s too, and one of them is not reached", m.Name,
-					m.Peer.Address, other), "write the address that `penstock clusters show` prints there")
+			add(report.Error, ".peer.address",
+				fmt.Sprintf("%s is the address of member %s too, and one of them is not reached",
+					m.Peer.Address, other),
+				"write the address that `penstock clusters show` prints there")
 		}
 		addresses[m.Peer.Address] = m.Name
 	}
@@ -129,8 +129,7 @@ func Check(r store.Reader, now time.Time) (all []report.Report) {
 	return all
 }
 
-// annotations reports mistakes in a pool's export annotations, without a running Set. spec may be
-// nil.
+// annotations reports mistakes in a pool's export annotations. spec may be nil.
 func annotations(r store.Reader, key objectid.Pool, spec *v1alpha1.ClusterSet) []report.Report {
 	pool, ok := store.InferencePools.Get(r, key.String())
 	if !ok {
@@ -138,9 +137,7 @@ func annotations(r store.Reader, key objectid.Pool, spec *v1alpha1.ClusterSet) [
 	}
 	var members []string
 	if spec != nil {
-		for i := range spec.Spec.Members {
-			members = append(members, spec.Spec.Members[i].Name)
-		}
+		members = memberNames(spec)
 	}
 	return []report.Report{{Owner: store.InferencePools.Ref(pool), Findings: export.Check(pool, spec != nil, members)}}
 }
@@ -151,9 +148,9 @@ type ranged struct {
 	place          int
 }
 
-// overlaps returns a finding for each pod range that overlaps a pod range of another cluster. Of
-// the two ranges, the finding is at the narrower one or, if both are equal, at the later one. If
-// the ClusterSet has ranges for a member, they replace the ranges that the member published.
+// overlaps returns a finding for each pod range that overlaps a range of another cluster: at the
+// narrower range or, if both are equal, at the later one. The ClusterSet's ranges for a member
+// replace its published ranges.
 func overlaps(set *v1alpha1.ClusterSet, published func(member string) []string) []report.Finding {
 	var all []ranged
 	note := func(cidrs []string, r ranged, numbered bool) {
@@ -181,8 +178,8 @@ func overlaps(set *v1alpha1.ClusterSet, published func(member string) []string) 
 	// Two ranges are nested or disjoint. In this order, a range follows all ranges that contain it.
 	slices.SortStableFunc(all, func(a, b ranged) int { return cmp.Or(a.Addr().Compare(b.Addr()), a.Bits()-b.Bits()) })
 	found := make([]*report.Finding, len(all))
-	// around has at most two ranges: the widest range that contains r, and within this range the
-	// widest range of another cluster.
+	// around has the widest range that contains r and, within it, the widest range of another
+	// cluster.
 	var around []ranged
 	for _, r := range all {
 		for len(around) > 0 && !around[len(around)-1].Overlaps(r.Prefix) {

@@ -89,7 +89,7 @@ func TestSet_MembersOfARelayingHubNameWhatToWriteInstead(t *testing.T) {
 			t.Errorf("%s: got %+v, condition %q, want an error at %s, in both", problem, found, accepted, want.field)
 		}
 	}
-	if got := peers(s.adopted.spec, "here"); len(got) != 1 || got[0].Name != "north" {
+	if got, _ := peers(s.adopted.spec, "here"); len(got) != 1 || got[0].Name != "north" {
 		t.Errorf("exchanges with %+v, want north alone", got)
 	}
 }

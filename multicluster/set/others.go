@@ -13,8 +13,8 @@ import (
 // because another ClusterSet is (Selected).
 const ConflictedReason = "Conflicted"
 
-// Selected returns the ClusterSet in use, or nil without a ClusterSet. The oldest ClusterSet is in
-// use. Of equally old ClusterSets, it is the first by name.
+// Selected returns the ClusterSet in use: the oldest one, and of equally old ones the first by
+// name; nil: none exists.
 func Selected(r store.Reader) (set *v1alpha1.ClusterSet) {
 	for _, c := range store.ClusterSets.All(r) {
 		if set == nil || c.CreationTimestamp.Before(&set.CreationTimestamp) {

@@ -33,9 +33,8 @@ func (s *Set) gateways(r store.Reader, list []model.ParentGateway,
 	return out
 }
 
-// reached returns the addresses at which other clusters reach a Gateway. port maps a port to which
-// the Gateway is bound to the port at these addresses. The host of Config.Address replaces
-// unspecified addresses, such as 0.0.0.0.
+// reached returns the addresses at which other clusters reach a Gateway, and maps a bound port to
+// the port there. The host of Config.Address replaces unspecified addresses, such as 0.0.0.0.
 func (s *Set) reached(r store.Reader, g model.ParentGateway) (out []string, port func(bound uint16) uint16) {
 	if s.cfg.GatewayReached != nil {
 		return s.cfg.GatewayReached(r, g.Ref)

@@ -46,31 +46,21 @@ func (s *Set) apply(updates ...registry.Update) bool {
 	return len(rejected) == 0
 }
 
-type shown struct {
-	state   registry.State
-	problem string
-	unread  int
-	first   string
-	beyond  int
-	unnamed string
-	pods    string
-}
-
-// shown returns the state that this process reports about the member of each update. apply compares
-// the states before and after updates: most updates only renew a lease, and need no new report.
-func (s *Set) shown(updates []registry.Update) []shown {
-	out := make([]shown, len(updates))
+// shown returns the state that this process reports about the member of each update. Most updates
+// only renew a lease, change no state, and need no new report.
+func (s *Set) shown(updates []registry.Update) []string {
+	out := make([]string, len(updates))
 	for i, u := range updates {
 		known, _ := s.registry.Member(u.Member)
-		out[i] = shown{state: known.State, unread: s.registry.Count(u.Member).Unread,
-			beyond:  s.importer.Beyond(u.Member),
-			unnamed: s.unnamed(u.Member), pods: strings.Join(s.registry.PodCIDRs(u.Member), " ")}
-		if out[i].unread > 0 {
-			out[i].first = s.unread(u.Member, out[i].unread)
+		unread := ""
+		if n := s.registry.Count(u.Member).Unread; n > 0 {
+			unread = s.unread(u.Member, n)
 		}
 		s.mu.Lock()
-		out[i].problem = s.problems.rejected[u.Member]
+		problem := s.problems.rejected[u.Member]
 		s.mu.Unlock()
+		out[i] = fmt.Sprintf("%s %q %q %d %q %q", known.State, problem, unread, s.importer.Beyond(u.Member),
+			s.unnamed(u.Member), s.registry.PodCIDRs(u.Member))
 	}
 	return out
 }
@@ -86,11 +76,11 @@ func (s *Set) unnamed(member string) string {
 	for i, p := range first {
 		names[i] = p.String()
 	}
-	more := ""
+	line := fmt.Sprintf("allow: {pools: [%s]}", strings.Join(names, ", "))
 	if n > len(first) {
-		more = fmt.Sprintf(" # and %d more, or their namespaces", n-len(first))
+		line += fmt.Sprintf(" # and %d more, or their namespaces", n-len(first))
 	}
-	return fmt.Sprintf("allow: {pools: [%s]}%s", strings.Join(names, ", "), more)
+	return line
 }
 
 func (s *Set) disconnected(member string, connected bool) {
@@ -120,8 +110,8 @@ func (s *Set) placed(in registry.Reports) {
 	s.reportSoon()
 }
 
-// due collects the pools that assemble must process. One run of assemble serves all calls that
-// wait, because snapshots of many members may change the same imports.
+// due collects the pools to assemble. One run of assemble serves all waiting calls, because
+// snapshots of many members may change the same imports.
 type due struct {
 	running sync.Mutex
 	// revision is the newest store revision that has been translated. waiting has the placements of
@@ -138,8 +128,8 @@ type untranslated struct {
 	placed   []registry.Placement
 }
 
-// ready returns a if its store revision has been translated. Otherwise ready stores the placements
-// of a, and the method translated returns them later. The caller holds running.
+// ready returns a if its store revision has been translated. Otherwise translated returns its
+// placements later. The caller holds running.
 func (d *due) ready(a imports.Assembled) imports.Assembled {
 	for _, p := range a.Pools {
 		delete(d.waiting, p)
@@ -165,7 +155,7 @@ func (d *due) ready(a imports.Assembled) imports.Assembled {
 }
 
 // translated records the newest translated store revision, and returns the placements that waited
-// for this revision. The caller holds running.
+// for it. The caller holds running.
 func (d *due) translated(revision uint64) (seen imports.Assembled) {
 	d.revision = revision
 	for p, w := range d.waiting {
@@ -221,7 +211,7 @@ func (s *Set) assemble(pools []objectid.Pool) {
 	ready := make(map[objectid.Pool]bool, len(a.Ready))
 	owners := make([]report.Ref, len(a.Ready))
 	for i, p := range a.Ready {
-		ready[p], owners[i] = true, importRef(p)
+		ready[p], owners[i] = true, store.RefOf(store.InferencePoolImports, p.String())
 	}
 	s.cfg.Board.Remove(status.Imports, owners...)
 	for _, p := range a.Pools {
@@ -229,11 +219,6 @@ func (s *Set) assemble(pools []objectid.Pool) {
 			s.show(p)
 		}
 	}
-}
-
-func importRef(p objectid.Pool) report.Ref {
-	return report.Ref{Group: store.InferencePoolImports.Group(), Kind: store.InferencePoolImports.Kind(),
-		Namespace: p.Namespace, Name: p.Name}
 }
 
 // The caller holds due.running.
@@ -253,7 +238,7 @@ func (s *Set) Import(p objectid.Pool, generation int64) (status inferenceapi.Inf
 }
 
 func (s *Set) show(p objectid.Pool) {
-	owner := importRef(p)
+	owner := store.RefOf(store.InferencePoolImports, p.String())
 	if s.importer.NoneAllowed(p) { // the member's finding covers this export
 		s.cfg.Board.Remove(status.Imports, owner)
 		return
@@ -279,17 +264,12 @@ func (s *Set) show(p objectid.Pool) {
 	}
 	if len(rep.Conditions)+len(rep.Findings) == 0 {
 		s.cfg.Board.Remove(status.Imports, owner)
-		return
+	} else {
+		s.cfg.Board.Set(status.Imports, rep)
 	}
-	s.cfg.Board.Set(status.Imports, rep)
 }
 
-func (s *Set) wakeUp() {
-	select {
-	case s.signals.wake <- struct{}{}:
-	default:
-	}
-}
+func (s *Set) wakeUp() { signal(s.signals.wake) }
 
 func (s *Set) expire(ctx context.Context) error {
 	timer := time.NewTimer(0)
@@ -312,14 +292,6 @@ func (s *Set) expire(ctx context.Context) error {
 	}
 }
 
-func (s *Set) exportedTo(namespace string) (pools []objectid.Pool) {
-	for _, m := range s.registry.Members(nil) {
-		for _, e := range s.registry.ExportsOf(m.Name) {
-			if e.Pool.Namespace == namespace {
-				pools = append(pools, e.Pool)
-			}
-		}
-	}
-	slices.SortFunc(pools, objectid.Pool.Compare)
-	return slices.Compact(pools)
+func (s *Set) exportedTo(namespace string) []objectid.Pool {
+	return slices.DeleteFunc(s.registry.Pools(), func(p objectid.Pool) bool { return p.Namespace != namespace })
 }

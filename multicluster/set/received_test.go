@@ -96,7 +96,7 @@ func TestSet_UpdateThatChangesNothingReportedIsNotReported(t *testing.T) {
 
 // A change of one export encodes only the record of this export.
 func TestRecords_OneChangeEncodesOneRecord(t *testing.T) {
-	f := FileRecords(t.TempDir()).(*fileRecords)
+	f := OnDisk(t.TempDir()).Records().(*fileRecords)
 	record := func(name, address string) registry.Record {
 		return registry.Record{
 			RecordID: registry.RecordID{Cluster: "east", Pool: objectid.Pool{Namespace: "ns", Name: name}}, UID: "uid",

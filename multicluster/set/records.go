@@ -22,17 +22,16 @@ import (
 )
 
 const (
-	// maxRecordLine bounds a record in a file, in bytes. maxRecordFile bounds a member's file.
+	// maxRecordLine bounds a record, and maxRecordFile a member's file, in bytes.
 	maxRecordLine = 1 << 20
 	maxRecordFile = 64 << 20
 	recordSuffix  = ".jsonl"
-	// maxLocal bounds the files of LocalRecords, in bytes, because pods have a small volume for
-	// them.
+	// maxLocal bounds the files of LocalRecords, in bytes, because pods have a small volume.
 	maxLocal = 16 << 20
 )
 
-// fileRecords implements Records with files in a folder. Each member has one file. Its first line
-// is the member's own record, and its exports follow.
+// fileRecords implements Records with one file for each member: the member's own record, and then
+// its exports.
 type fileRecords struct {
 	disk   statefile.Disk
 	folder string
@@ -42,9 +41,6 @@ type fileRecords struct {
 	kept  map[string]map[objectid.Pool][]byte
 	sizes map[string]int
 }
-
-// FileRecords returns a Config.Records for a process without Kubernetes.
-func FileRecords(state string) Records { return Files{statefile.Machine{}, state}.Records() }
 
 // Records returns Config.Records.
 func (f Files) Records() Records { return newFileRecords(f.Disk, f.State, 0) }
@@ -130,9 +126,8 @@ func readRecords(disk statefile.Disk, path, cluster string) (out []registry.Reco
 		}
 		r := registry.Record{
 			RecordID: registry.RecordID{Cluster: cluster, Pool: objectid.Pool{Namespace: l.Namespace, Name: l.Name}},
-			UID:      l.UID,
-			Stamp:    registry.Stamp{Epoch: l.Epoch, Sequence: l.Sequence}, Since: l.Since, Withdrawn: l.Withdrawn,
-			Draining: l.Draining, Bundle: []byte(l.Bundle),
+			UID:      l.UID, Stamp: registry.Stamp{Epoch: l.Epoch, Sequence: l.Sequence}, Since: l.Since,
+			Withdrawn: l.Withdrawn, Draining: l.Draining, Bundle: []byte(l.Bundle),
 		}
 		if l.Entry != nil {
 			r.Entry = *l.Entry
@@ -175,9 +170,7 @@ func (f *fileRecords) Save(_ context.Context, changed []registry.Record, gone []
 		dirty[id.Cluster] = true
 	}
 	for _, cluster := range slices.Sorted(maps.Keys(dirty)) {
-		if err := f.write(cluster); err != nil {
-			problems = append(problems, err)
-		}
+		problems = append(problems, f.write(cluster))
 	}
 	return errors.Join(problems...)
 }

@@ -76,7 +76,7 @@ func overJSON[T any](t *testing.T, in T) (out T) {
 
 func TestRecords_DamagedLineHarmsNoOther(t *testing.T) {
 	state := t.TempDir()
-	records := FileRecords(state)
+	records := OnDisk(state).Records()
 	if got, err := records.Load(t.Context()); err != nil || len(got) > 0 {
 		t.Errorf("without a folder: %v, %v, want none", got, err)
 	}
@@ -101,7 +101,7 @@ func TestRecords_DamagedLineHarmsNoOther(t *testing.T) {
 	if err := records.Save(t.Context(), all, nil); err != nil {
 		t.Fatal(err)
 	}
-	got, err := FileRecords(state).Load(t.Context())
+	got, err := OnDisk(state).Records().Load(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestRecords_DamagedLineHarmsNoOther(t *testing.T) {
 	if err := os.WriteFile(path, bytes.Join(lines, nil), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	records = FileRecords(state)
+	records = OnDisk(state).Records()
 	got, err = records.Load(t.Context())
 	if err == nil || !strings.Contains(err.Error(), path+" is damaged in line 2") {
 		t.Errorf("got %v, want that line 2 is damaged", err)

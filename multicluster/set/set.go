@@ -49,21 +49,20 @@ type Config struct {
 	StateDir string
 	// Disk reads and writes the state folder; nil: the disk of this machine.
 	Disk statefile.Disk
-	// Identity is called when this process begins to publish. It returns the cluster's UID, and an
-	// epoch higher than the epochs of all earlier publishing processes.
+	// Identity returns the cluster's UID, and an epoch above all epochs of earlier publishing
+	// processes. It is called when this process begins to publish.
 	Identity func(ctx context.Context) (uid string, epoch uint64, err error)
 	// Authority stores the CA that signs this cluster's certificates for connections to members.
 	Authority authority.Secrets
 	// Records store members' exports; nil: nothing is stored.
 	Records Records
-	// Local stores members' exports with their endpoints on this machine, because endpoints never
-	// pass through an API server. After a restart, endpoints of unreachable members come from
-	// Local. nil: Records store endpoints.
+	// Local stores members' exports on this machine with their endpoints, which never pass through
+	// an API server. nil: Records store endpoints.
 	Local Records
 	// Leading reports whether this process publishes, saves Records and serves members; nil:
 	// always.
 	Leading func() bool
-	// Listen opens the port for members when this process begins to publish. The Set closes it.
+	// Listen opens the port for members when this process begins to publish; the Set closes it.
 	// nil: members cannot subscribe.
 	Listen func(ctx context.Context) (net.Listener, error)
 	// Server makes the server for that port. Connect makes connections to members. nil: gRPC over
@@ -72,34 +71,32 @@ type Config struct {
 	Connect channel.Connect
 	// Address is where members reach the port of Listen, HOST:PORT.
 	Address string
-	// Imported is called, from several goroutines, with pools whose imports may have changed. nil:
-	// Board shows the conditions of imports.
+	// Imported receives, from several goroutines, pools whose imports may have changed. nil: Board
+	// shows the conditions of imports.
 	Imported func(pools []objectid.Pool)
-	// Pickers are the addresses of this process's picker for other clusters. Cleartext means that
-	// the picker serves gRPC without TLS.
+	// Pickers are the addresses of this process's picker for other clusters; with Cleartext, gRPC
+	// without TLS.
 	Pickers   []netip.AddrPort
 	Cleartext bool
 	// MembersPick means that the picker serves no gateways of other clusters except members'
 	// Gateways.
 	MembersPick bool
-	// PickersOf computes Pickers from the store. It is called again after each change of the
-	// Service PickerService ("namespace/name"). nil: Pickers does not change.
+	// PickersOf computes Pickers again after each change of the Service PickerService
+	// ("namespace/name"); nil: Pickers does not change.
 	PickersOf     func(r store.Reader) []netip.AddrPort
 	PickerService string
 	// Offers is export.Config.Offers.
 	Offers map[objectid.Pool]int32
-	// Services is called with the Services ("namespace/name") whose EndpointSlices the store must
-	// have, and the store.ByLabel keys of the Pods that it must have. nil: the store has all
-	// EndpointSlices and Pods.
+	// Services receives the Services ("namespace/name") whose EndpointSlices the store must have,
+	// and the store.ByLabel keys of the Pods that it must have. nil: the store has all.
 	Services func(keys, pods []string)
 	// Namespace reports whether a namespace exists in this cluster or may be created; nil: all
 	// namespaces exist.
 	Namespace func(name string) bool
 	// Exports, if set, is called with this cluster's exports after each decision.
 	Exports func([]export.Export)
-	// GatewayReached returns the addresses at which other clusters reach a Gateway. port maps a
-	// port to which the Gateway is bound to the port at these addresses; 0: unknown yet. If
-	// GatewayReached is nil, the bound addresses and ports are used.
+	// GatewayReached returns the addresses at which other clusters reach a Gateway, and maps a
+	// bound port to the port there; 0: unknown yet. nil: the bound addresses and ports.
 	GatewayReached func(r store.Reader, gateway report.Ref) (addresses []string, port func(bound uint16) uint16)
 	// ServerOptions extend the options of the server for members.
 	ServerOptions []grpc.ServerOption
@@ -147,8 +144,8 @@ type Set struct {
 	exported map[objectid.Pool]audience
 }
 
-// signals are channels for which the loops of Run wait. The first three are closed once. The others
-// hold at most one element.
+// signals wake the loops of Run. The first three are closed once. The others hold at most one
+// element.
 type signals struct {
 	begun      chan struct{}
 	certified  chan struct{}
@@ -157,6 +154,22 @@ type signals struct {
 	leading    chan struct{}
 	led        chan struct{} // this process began to publish
 	reportable chan struct{}
+}
+
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 type local struct {
@@ -289,11 +302,10 @@ func (s *Set) Run(ctx context.Context) error {
 	if err := s.link.authority.Ready(ctx); err != nil {
 		return err
 	}
-	group.Go(func() error { return s.link.federation.Run(ctx) })
-	group.Go(func() error { return s.certify(ctx) })
-	group.Go(func() error { return s.expire(ctx) })
-	group.Go(func() error { return s.lead(ctx) })
-	group.Go(func() error { return s.keep(ctx) })
-	group.Go(func() error { return s.reports(ctx) })
+	for _, run := range []func(context.Context) error{
+		s.link.federation.Run, s.certify, s.expire, s.lead, s.keep, s.reports,
+	} {
+		group.Go(func() error { return run(ctx) })
+	}
 	return group.Wait()
 }

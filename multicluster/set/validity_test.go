@@ -29,7 +29,7 @@ type controlPlane struct {
 func startControlPlane(t *testing.T, name, state string) *controlPlane {
 	t.Helper()
 	c := &controlPlane{t: t, name: name, state: state,
-		Authority: newAuthority(name, FileAuthority(state), authority.Config{})}
+		Authority: newAuthority(name, OnDisk(state).Authority(), authority.Config{})}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = c.Run(ctx) }()
@@ -175,7 +175,7 @@ func TestClusterSet_CertificatesRenewAfterAMachineHasSlept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var shift atomic.Int64
 		now := func() time.Time { return time.Now().Add(time.Duration(shift.Load())) }
-		a := newAuthority("east", FileAuthority(state), authority.Config{Now: now})
+		a := newAuthority("east", OnDisk(state).Authority(), authority.Config{Now: now})
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); _ = a.Run(ctx) }()

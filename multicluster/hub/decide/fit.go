@@ -17,8 +17,8 @@ type unfit struct {
 // overhead is the memory of an export in addition to its entry, in bytes.
 const overhead = 512
 
-// fit rejects an export whose entry the schema of imports does not allow, because API servers would
-// reject the whole import. The caller holds h.mu.
+// fit rejects an export that the schema of imports does not allow: API servers would reject the
+// whole import. The caller holds h.mu.
 func (m *member) fit(d export.Decision) export.Decision {
 	if d.Export == nil {
 		return d
@@ -37,8 +37,8 @@ func (m *member) fit(d export.Decision) export.Decision {
 }
 
 // Unfit describes a member's exports that the schema of imports does not allow, or that exceed the
-// member's share of the importers' registries. first has at most `most` descriptions. more counts
-// the pools without a description.
+// member's share of the importers' registries. first has at most `most` descriptions; more counts
+// the others.
 func (h *Hub) Unfit(name string, most int) (first []string, more int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -21,18 +21,17 @@ import (
 
 // Config configures a Hub.
 type Config struct {
-	// Imports is called with pools whose imports at a member may have changed. Exports is called
-	// with pools whose condition may have changed. They must not call the Hub.
+	// Imports receives pools whose imports at a member may have changed, and Exports pools whose
+	// condition may have changed. They must not call the Hub.
 	Imports, Exports func(member string, pools []objectid.Pool)
 	// Waited is called once every member is Settled. It may call the Hub.
 	Waited func()
 	// Drain is how long requests to a withdrawn export may continue. Default: 10 minutes.
 	Drain time.Duration
-	// Grace is how long the hub waits for a member's first read, and the lease of a member that was
-	// read. Default: 15 s.
+	// Grace is how long the hub waits for a member's first read, and the lease of a read member.
+	// Default: 15 s.
 	Grace time.Duration
-	// Never returns why no import may have an address, as a phrase that follows the address. It
-	// returns "" for an allowed address.
+	// Never returns why no import may have an address, as a phrase that follows it; "": it may.
 	Never func(netip.Addr) string
 	Now   func() time.Time // the clock, with monotonic readings; nil: time.Now
 }
@@ -97,11 +96,18 @@ type changes struct {
 	imports, exports map[string][]objectid.Pool
 }
 
-func (c *changes) add(to *map[string][]objectid.Pool, member string, pools ...objectid.Pool) {
-	if *to == nil {
-		*to = map[string][]objectid.Pool{}
+func add(to map[string][]objectid.Pool, member string, pools ...objectid.Pool) {
+	to[member] = append(to[member], pools...)
+}
+
+// begin locks mu. end unlocks it, and then reports the changes.
+func (h *Hub) begin() (c *changes, end func()) {
+	h.mu.Lock()
+	c = &changes{map[string][]objectid.Pool{}, map[string][]objectid.Pool{}}
+	return c, func() {
+		h.mu.Unlock()
+		h.call(c)
 	}
-	(*to)[member] = append((*to)[member], pools...)
 }
 
 func (h *Hub) call(c *changes) {
@@ -121,10 +127,8 @@ func (h *Hub) call(c *changes) {
 
 // SetMembers replaces the members. If all is true, each member also imports its own exports.
 func (h *Hub) SetMembers(list []Member, all bool) {
-	var c changes
-	defer h.call(&c)
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	c, end := h.begin()
+	defer end()
 	now := map[string]*member{}
 	h.all = all
 	for _, m := range list {
@@ -141,13 +145,13 @@ func (h *Hub) SetMembers(list []Member, all bool) {
 		now[m.Name] = known
 	}
 	h.members = now
-	h.meet(&c)
+	h.meet(c)
 	for _, m := range h.sorted() {
 		for p := range m.decisions {
-			c.add(&c.exports, m.Name, p)
+			add(c.exports, m.Name, p)
 		}
 		if m.read {
-			h.distribute(&c, m)
+			h.distribute(c, m)
 		}
 	}
 }
@@ -170,13 +174,11 @@ func (h *Hub) sorted() []*member {
 	return slices.SortedFunc(maps.Values(h.members), func(a, b *member) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// Restore receives the entries that the hub wrote earlier into a member's imports. Call it before
-// Exports for the member. Until then, the member receives no exports of other members.
+// Restore receives the entries that the hub wrote earlier into a member's imports. Before, the
+// member receives no exports of other members. Call it before Exports for the member.
 func (h *Hub) Restore(name string, entries map[objectid.Pool][]inferenceapi.ImportedCluster) {
-	var c changes
-	defer h.call(&c)
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	c, end := h.begin()
+	defer end()
 	m := h.members[name]
 	if m == nil {
 		return
@@ -188,13 +190,13 @@ func (h *Hub) Restore(name string, entries map[objectid.Pool][]inferenceapi.Impo
 			records = append(records, registry.Record{RecordID: registry.RecordID{Cluster: e.Name, Pool: p}, Entry: e})
 		}
 	}
-	h.assemble(&c, m, m.registry.Restore(records))
+	h.assemble(c, m, m.registry.Restore(records))
 	m.restored = true
 	for _, o := range h.sorted() {
 		if o.read && (o != m || h.all) {
-			h.pass(&c, o, m)
+			h.pass(c, o, m)
 			if !o.connected {
-				h.assemble(&c, m, m.registry.Connected(o.Name, false))
+				h.assemble(c, m, m.registry.Connected(o.Name, false))
 			}
 		}
 	}
@@ -203,22 +205,18 @@ func (h *Hub) Restore(name string, entries map[objectid.Pool][]inferenceapi.Impo
 // Exports replaces a member's exports. decisions has the decision on each of its pools. news counts
 // the changed exports.
 func (h *Hub) Exports(name, uid string, decisions []export.Decision) (news int) {
-	var c changes
-	defer h.call(&c)
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	c, end := h.begin()
+	defer end()
 	m := h.members[name]
 	if m == nil {
 		return 0
 	}
-	before, rebuilt := m.decisions, m.uid != uid
-	m.uid, m.decisions, m.connected, m.contacted = uid, make(map[objectid.Pool]export.Decision, len(decisions)), true,
-		h.cfg.Now()
-	unfitBefore := m.unfit
+	before, unfitBefore, changed := m.decisions, m.unfit, !m.read || m.uid != uid
+	m.uid, m.connected, m.contacted = uid, true, h.cfg.Now()
+	m.decisions = make(map[objectid.Pool]export.Decision, len(decisions))
 	m.sizes, m.unfit, m.unnamed = map[objectid.Pool]int{}, map[objectid.Pool]unfit{}, 0
 	h.sequence++
 	next := registry.Stamp{Epoch: 1, Sequence: h.sequence}
-	changed := !m.read || rebuilt
 	for _, d := range decisions {
 		if !d.Pool.IsValid() {
 			m.unnamed++
@@ -232,13 +230,13 @@ func (h *Hub) Exports(name, uid string, decisions []export.Decision) (news int) 
 			news++
 		}
 		if !reflect.DeepEqual(old, d) {
-			c.add(&c.exports, name, d.Pool)
+			add(c.exports, name, d.Pool)
 		}
 	}
 	for p := range before {
 		if _, stays := m.decisions[p]; !stays {
 			delete(m.stamps, p)
-			c.add(&c.exports, name, p)
+			add(c.exports, name, p)
 			changed = true
 			news++
 		}
@@ -246,11 +244,11 @@ func (h *Hub) Exports(name, uid string, decisions []export.Decision) (news int) 
 	changed = changed || !reflect.DeepEqual(unfitBefore, m.unfit)
 	if !m.read {
 		m.read = true
-		h.others(&c)
+		h.others(c)
 	}
 	if changed {
 		m.stamp = next
-		h.distribute(&c, m)
+		h.distribute(c, m)
 	}
 	return news
 }
@@ -321,10 +319,8 @@ func (h *Hub) Lost(name string) {
 }
 
 func (h *Hub) reached(name string, connected bool, f func(m, o *member) []objectid.Pool) {
-	var c changes
-	defer h.call(&c)
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	c, end := h.begin()
+	defer end()
 	m := h.members[name]
 	if m == nil {
 		return
@@ -335,11 +331,11 @@ func (h *Hub) reached(name string, connected bool, f func(m, o *member) []object
 	}
 	for _, o := range h.sorted() {
 		if o.restored && (o != m || h.all) {
-			h.assemble(&c, o, f(m, o))
+			h.assemble(c, o, f(m, o))
 		}
 	}
 	if before != connected {
-		h.others(&c)
+		h.others(c)
 	}
 }
 
@@ -347,41 +343,27 @@ func (h *Hub) reached(name string, connected bool, f func(m, o *member) []object
 func (h *Hub) others(c *changes) {
 	for _, o := range h.sorted() {
 		for p := range o.decisions {
-			c.add(&c.exports, o.Name, p)
+			add(c.exports, o.Name, p)
 		}
 	}
 }
 
 // Namespaces recomputes a member's imports after namespaces were created or deleted there.
 func (h *Hub) Namespaces(name string) {
-	var c changes
-	defer h.call(&c)
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	c, end := h.begin()
+	defer end()
 	if m := h.members[name]; m != nil {
-		h.assemble(&c, m, m.pools())
+		h.assemble(c, m, m.registry.Pools())
 	}
 }
 
 // Taken recomputes a member's import of a pool after other controllers changed its entries.
 func (h *Hub) Taken(name string, p objectid.Pool) {
-	var c changes
-	defer h.call(&c)
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	c, end := h.begin()
+	defer end()
 	if m := h.members[name]; m != nil && m.registry.Exported(p) {
-		h.assemble(&c, m, []objectid.Pool{p})
+		h.assemble(c, m, []objectid.Pool{p})
 	}
-}
-
-func (m *member) pools() (out []objectid.Pool) {
-	for _, o := range m.registry.Members(nil) {
-		for _, e := range m.registry.ExportsOf(o.Name) {
-			out = append(out, e.Pool)
-		}
-	}
-	slices.SortFunc(out, objectid.Pool.Compare)
-	return slices.Compact(out)
 }
 
 // The caller holds mu.
@@ -401,9 +383,9 @@ func (h *Hub) assemble(c *changes, m *member, pools []objectid.Pool) {
 			m.placed[pl.Pool] = map[string]registry.Placement{}
 		}
 		m.placed[pl.Pool][pl.Member] = pl
-		c.add(&c.exports, pl.Member, pl.Pool)
+		add(c.exports, pl.Member, pl.Pool)
 	}
-	c.add(&c.imports, m.Name, a.Pools...)
+	add(c.imports, m.Name, a.Pools...)
 }
 
 // Import returns this hub's part of the status of an import at a member. imported is false if the
@@ -442,20 +424,18 @@ func (h *Hub) Run(ctx context.Context) error {
 }
 
 func (h *Hub) expire(waited *bool) {
-	var c changes
-	defer h.call(&c)
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	c, end := h.begin()
+	defer end()
 	over := true
 	for _, m := range h.sorted() {
 		if wait, ok := m.registry.Next(); ok && wait == 0 {
-			h.assemble(&c, m, m.registry.Expire())
+			h.assemble(c, m, m.registry.Expire())
 		}
 		over = over && h.settled(m)
 	}
 	if over && !*waited {
 		for _, m := range h.sorted() {
-			c.add(&c.exports, m.Name, slices.Collect(maps.Keys(m.decisions))...)
+			add(c.exports, m.Name, slices.Collect(maps.Keys(m.decisions))...)
 		}
 	}
 	*waited = over

@@ -32,10 +32,8 @@ type Writing struct {
 
 // Written stores the result of writing the import of a pool at a member.
 func (h *Hub) Written(name string, p objectid.Pool, w Writing) {
-	var c changes
-	defer h.call(&c)
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	c, end := h.begin()
+	defer end()
 	m := h.members[name]
 	if m == nil {
 		return
@@ -51,7 +49,7 @@ func (h *Hub) Written(name string, p objectid.Pool, w Writing) {
 	}
 	for _, o := range h.members {
 		if _, ok := o.decisions[p]; ok {
-			c.add(&c.exports, o.Name, p)
+			add(c.exports, o.Name, p)
 		}
 	}
 }
@@ -94,7 +92,7 @@ func (h *Hub) exported(m *member, p objectid.Pool) (condition report.Condition, 
 			continue
 		}
 		names = append(names, o.Name)
-		if d.Export == nil || d.Export.To != nil && !slices.Contains(d.Export.To, o.Name) {
+		if d.Export == nil || !d.Export.IsFor(o.Name) {
 			continue
 		}
 		pl, pending := o.standing(m.Name, p)
@@ -111,13 +109,9 @@ func (h *Hub) exported(m *member, p objectid.Pool) (condition report.Condition, 
 		}
 	}
 	if condition = export.Exported(d, names, list); len(pruned) > 0 {
-		more := ""
-		if n := len(pruned) - mostPruned; n > 0 {
-			more = fmt.Sprintf(" and %d more", n)
-		}
 		condition.Message += fmt.Sprintf(
-			"; by Penstock alone in %s%s, where the CRD of InferencePoolImport has no status.clusters",
-			strings.Join(pruned[:min(len(pruned), mostPruned)], ", "), more)
+			"; by Penstock alone in %s, where the CRD of InferencePoolImport has no status.clusters",
+			registry.Listed(pruned))
 	}
 	return condition, true, true
 }
@@ -136,8 +130,6 @@ const (
 	Imported = "Imported"
 	Pending  = "Pending"
 )
-
-const mostPruned = 8
 
 // Status is a member's state for penstock hub.
 type Status struct {
@@ -199,8 +191,7 @@ func (h *Hub) Status() []Status {
 	return out
 }
 
-// standing returns whether member m imports the pool p of cluster. pending means that the hub has
-// not written the import yet.
+// standing returns whether m imports the pool p of cluster. pending: the import is not written yet.
 func (m *member) standing(cluster string, p objectid.Pool) (pl registry.Placement, pending bool) {
 	pl, placed := m.placed[p][cluster]
 	pl.Member, pl.Pool, pl.Any = m.Name, p, true
@@ -223,8 +214,8 @@ func (m *member) standing(cluster string, p objectid.Pool) (pl registry.Placemen
 	return pl, pl.Reason == ""
 }
 
-// within rejects an export that allow, the ClusterSet's limits for the exporting member, excludes.
-// It also removes the endpoints, because endpoints never pass through an API server.
+// within rejects an export that allow, the ClusterSet's limits for its member, excludes. It removes
+// the endpoints, which never pass through an API server.
 func (h *Hub) within(d export.Decision, allow v1alpha1.ClusterSetAllow) export.Decision {
 	if d.Export == nil {
 		return d
@@ -257,16 +248,11 @@ func (h *Hub) within(d export.Decision, allow v1alpha1.ClusterSetAllow) export.D
 }
 
 func (h *Hub) never(e inferenceapi.ImportedCluster) (at, why string) {
-	if h.cfg.Never == nil {
-		return "", ""
-	}
-	for _, s := range services(e) {
-		for _, a := range s.Addresses {
-			// Importers check host names after they have resolved them.
-			if ip, err := netip.ParseAddr(a); err == nil {
-				if why := h.cfg.Never(ip); why != "" {
-					return a, why
-				}
+	for _, a := range addresses(e) {
+		// Importers check host names after they have resolved them.
+		if ip, err := netip.ParseAddr(a); err == nil && h.cfg.Never != nil {
+			if why := h.cfg.Never(ip); why != "" {
+				return a, why
 			}
 		}
 	}
@@ -285,12 +271,16 @@ func encrypted(parents []inferenceapi.ParentImport) (out []inferenceapi.ParentIm
 	return out
 }
 
-func services(e inferenceapi.ImportedCluster) (out inferenceapi.ServiceImports) {
+func addresses(e inferenceapi.ImportedCluster) (out []string) {
+	var services inferenceapi.ServiceImports
 	if e.EndpointPicker != nil {
-		out = append(out, e.EndpointPicker.Service...)
+		services = append(services, e.EndpointPicker.Service...)
 	}
 	for _, p := range e.Parents {
-		out = append(out, p.Service...)
+		services = append(services, p.Service...)
+	}
+	for _, s := range services {
+		out = append(out, s.Addresses...)
 	}
 	return out
 }
@@ -301,15 +291,13 @@ func outside(e inferenceapi.ImportedCluster, ranges []string) (string, bool) {
 	if len(ranges) == 0 {
 		return "", false
 	}
-	for _, s := range services(e) {
-		for _, a := range s.Addresses {
-			ip, err := netip.ParseAddr(a)
-			if err != nil || !slices.ContainsFunc(ranges, func(r string) bool {
-				p, err := netip.ParsePrefix(r)
-				return err == nil && p.Contains(ip.Unmap())
-			}) {
-				return a, true
-			}
+	for _, a := range addresses(e) {
+		ip, err := netip.ParseAddr(a)
+		if err != nil || !slices.ContainsFunc(ranges, func(r string) bool {
+			p, err := netip.ParsePrefix(r)
+			return err == nil && p.Contains(ip.Unmap())
+		}) {
+			return a, true
 		}
 	}
 	return "", false

@@ -142,8 +142,8 @@ func (c *Counter) Count(a accesslog.Attempt) {
 }
 
 // exportingCluster returns the exporting cluster that received a request. to.Member is "" for this
-// cluster, and for an import with several clusters. spilled reports whether a pool spilled the
-// request to an import with several clusters.
+// cluster, and for an import with several clusters; spilled then reports whether a pool spilled the
+// request to it.
 func exportingCluster(a *accesslog.Attempt) (to objectid.Target, spilled bool) {
 	if !a.Member.IsZero() {
 		return a.Member, false
@@ -156,8 +156,8 @@ func exportingCluster(a *accesslog.Attempt) (to objectid.Target, spilled bool) {
 	return cluster.Pool(), ok && hop.Import && hop.Member == ""
 }
 
-// spilledThrough returns which exporting cluster served a request that a pool spilled to an import
-// with several clusters.
+// spilledThrough returns the exporting cluster that served a request that a pool spilled to an
+// import with several clusters.
 func spilledThrough(a *accesslog.Attempt) (to objectid.Target, ok bool) {
 	if hop, known := model.ParseHopID(a.Route); !known || !hop.Import || hop.Member != "" {
 		return to, false
@@ -168,8 +168,8 @@ func spilledThrough(a *accesslog.Attempt) (to objectid.Target, ok bool) {
 	return to, ok && to.Member != ""
 }
 
-// allowed reports whether a Gateway may send requests to an exporting cluster: its Envoys have
-// Envoy clusters for this exporting cluster, or for the whole import.
+// allowed reports whether a Gateway's Envoys have Envoy clusters for an exporting cluster, or for
+// the whole import.
 func (c *Counter) allowed(gateway string, id objectid.Target) bool {
 	whole := objectid.Target{Pool: id.Pool, Import: true}
 	return gateway == "" || c.cfg.Allowed(gateway, id) || c.cfg.Allowed(gateway, whole)

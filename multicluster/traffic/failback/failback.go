@@ -14,15 +14,10 @@ import (
 	"github.com/penstock-project/penstock/translator"
 )
 
-// Store stores Failbacks. *store.Store implements it.
-type Store interface {
-	Apply(ops ...store.Op) (store.Revision, error)
-}
-
 // Keeper tracks which clusters of imports have recovered too recently, and stores them in
 // Failbacks.
 type Keeper struct {
-	store Store
+	store *store.Store
 	log   *slog.Logger
 	wake  chan struct{}
 
@@ -41,12 +36,11 @@ type member struct {
 }
 
 // New makes a Keeper without imports.
-func New(s Store, log *slog.Logger) *Keeper {
+func New(s *store.Store, log *slog.Logger) *Keeper {
 	return &Keeper{store: s, log: log, wake: make(chan struct{}, 1), imports: map[objectid.Pool]*ordered{}}
 }
 
-// Follow records which clusters of the changed imports are ready, and updates the imports'
-// Failbacks.
+// Follow records which clusters of the changed imports are ready, and updates their Failbacks.
 func (k *Keeper) Follow(changed []translator.OrderedImport) {
 	if len(changed) == 0 {
 		return

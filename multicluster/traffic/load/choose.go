@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"crypto/rand"
 	"log/slog"
-	"maps"
 	mathrand "math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,9 +18,8 @@ import (
 
 // Config configures a Loads.
 type Config struct {
-	// Waiting returns how long a new request to a pool would wait at this process's picker, and how
-	// many prompt blocks the pool's servers can cache together. ok is false if an external picker
-	// picks for the pool.
+	// Waiting returns the wait of a new request to a pool here, and how many prompt blocks the
+	// pool's servers can cache together. ok is false if an external picker picks for the pool.
 	Waiting func(pool objectid.Pool) (w schedule.Wait, capacity int, ok bool)
 	// Federation returns this cluster's Federation; nil without a cluster set.
 	Federation func() Federation
@@ -75,35 +72,33 @@ func New(c Config) *Loads {
 // SetClusters implements picker.Chooser.
 func (l *Loads) SetClusters(id objectid.Target, c *picker.Clusters) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	if c == nil {
 		delete(l.imports, id)
 		l.changed = true
-		l.mu.Unlock()
 		return
 	}
-	local := ""
-	if i := slices.IndexFunc(c.List, func(m picker.Cluster) bool { return m.Local }); i >= 0 {
-		local = c.List[i].Name
-	}
-	old, next := l.imports[id], &choosable{pool: id.Pool, local: local, latency: c.Latency, list: c.List}
-	next.hops, next.noGRPC = make(map[string]string, len(c.List)), map[string]bool{}
+	old, next := l.imports[id], &choosable{pool: id.Pool, latency: c.Latency, list: c.List,
+		hops: make(map[string]string, len(c.List)), noGRPC: map[string]bool{}}
 	for _, m := range c.List {
 		next.hops[m.Name], next.noGRPC[m.Name] = m.Hop, m.NoGRPC
+		if m.Local {
+			next.local = m.Name
+		}
 	}
-	if old != nil && old.local == local && old.latency == c.Latency {
+	if old != nil && old.local == next.local && old.latency == c.Latency {
 		old.load.SetMargin(c.Margin)
 		next.load = old.load
 	} else {
-		next.load = selection.New(selection.Config{Local: local, Margin: c.Margin, Latency: c.Latency, End: prefix.End,
-			Random: mathrand.Uint64})
+		next.load = selection.New(selection.Config{Local: next.local, Margin: c.Margin, Latency: c.Latency,
+			End: prefix.End, Random: mathrand.Uint64})
 	}
 	next.setMembers(l.roundTrips(), l.servers)
 	l.imports[id], l.changed = next, true
-	l.mu.Unlock()
 }
 
-// setMembers passes the import's clusters to c.load. A cluster's number of servers comes from the
-// metrics page of its picker or, if the page lacks the number, from the cluster's export.
+// setMembers passes the import's clusters to c.load. The number of servers comes from the page of
+// the cluster's picker or, without a page, from the export.
 func (c *choosable) setMembers(roundTrip func(member string) time.Duration,
 	servers func(pool objectid.Pool, member string) int) {
 	members := make([]selection.Member, len(c.list))
@@ -111,8 +106,8 @@ func (c *choosable) setMembers(roundTrip func(member string) time.Duration,
 		members[i] = selection.Member{Name: m.Name, Servers: m.Servers}
 		if !m.Local {
 			shown := servers(c.pool, m.Name)
-			members[i].RoundTrip, members[i].Servers, members[i].Empty = roundTrip(m.Name),
-				max(cmp.Or(shown, m.Servers), 0), shown == noServers
+			members[i] = selection.Member{Name: m.Name, RoundTrip: roundTrip(m.Name),
+				Servers: max(cmp.Or(shown, m.Servers), 0), Empty: shown == noServers}
 		}
 	}
 	c.load.SetMembers(members)
@@ -161,7 +156,7 @@ func (l *Loads) Choose(id objectid.Target, p picker.ClusterPrompt, charged bool,
 	return out, &charge{lease: c.load.Begin(now, ranked[first], prompt)}
 }
 
-// charge needs locks, because several access log streams may report on one charge.
+// Several access log streams may report on one charge.
 type charge struct {
 	mu    sync.Mutex
 	lease selection.Lease
@@ -194,14 +189,4 @@ func (l *Loads) Sender() string {
 		return *s
 	}
 	return l.id
-}
-
-func (l *Loads) standings() (names []string, byName map[string][]selection.Standing) {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	byName = make(map[string][]selection.Standing, len(l.imports))
-	for _, c := range l.imports {
-		byName[c.pool.String()] = c.load.Standings(time.Now())
-	}
-	return slices.SortedFunc(maps.Keys(byName), cmp.Compare), byName
 }

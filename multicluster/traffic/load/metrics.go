@@ -1,7 +1,11 @@
 package load
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/penstock-project/penstock/multicluster/selection"
 )
 
 var (
@@ -21,14 +25,13 @@ var (
 		[]string{"import", "cluster"}, nil)
 	serversDesc = prometheus.NewDesc("penstock_selection_servers",
 		"Servers of the cluster that take requests: by its last report, by its picker's metrics page, or as "+
-			"its exporter "+
-			"declares them. A cluster with an unknown number has no series.", []string{"import", "cluster"}, nil)
+			"its exporter declares them. A cluster with an unknown number has no series.",
+		[]string{"import", "cluster"}, nil)
 	barredDesc = prometheus.NewDesc("penstock_selection_barred",
 		"1 if the cluster comes last: it declined a request less than 10 s ago, is silent, or has no server.",
 		[]string{"import", "cluster"}, nil)
 	blocksDesc = prometheus.NewDesc("penstock_selection_prompt_blocks",
-		"Prompt blocks that any gateway is known to have sent to the cluster.",
-		[]string{"import", "cluster"}, nil)
+		"Prompt blocks that any gateway is known to have sent to the cluster.", []string{"import", "cluster"}, nil)
 	arrivedDesc = prometheus.NewDesc("penstock_selection_arrived_requests_total",
 		"Requests to the exported pool for which LeastLoad in another cluster chose this one, by members that request "+
 			"the pool's load.", []string{"pool", "member"}, nil)
@@ -46,9 +49,14 @@ func (l *Loads) Describe(out chan<- *prometheus.Desc) {
 // clusters, and no member requests its load.
 func (l *Loads) Collect(out chan<- prometheus.Metric) {
 	l.collectArrived(out)
-	names, byName := l.standings()
-	for _, name := range names {
-		for _, s := range byName[name] {
+	l.mu.RLock()
+	byName := make(map[string][]selection.Standing, len(l.imports))
+	for _, c := range l.imports {
+		byName[c.pool.String()] = c.load.Standings(time.Now())
+	}
+	l.mu.RUnlock()
+	for name, standings := range byName {
+		for _, s := range standings {
 			gauge := func(d *prometheus.Desc, value float64) {
 				out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, name, s.Name)
 			}

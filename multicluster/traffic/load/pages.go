@@ -32,8 +32,7 @@ const (
 	pagesAtOnce  = 8
 )
 
-// readyServers are the metrics with the number of servers that take requests, in the pickers of
-// llm-d and of the Gateway API inference extension.
+// readyServers are metrics of the pickers of llm-d and of the Gateway API inference extension.
 var readyServers = []string{"llm_d_epp_ready_endpoints{", "inference_pool_ready_pods{"}
 
 // Page is the metrics page of the picker of an import's exporting cluster.
@@ -63,8 +62,7 @@ type page struct {
 	failure string
 }
 
-// noServers is the number of servers if the page shows 0. The number 0 means that the page shows no
-// number.
+// noServers stands for a page that shows 0. 0 stands for a page without a number.
 const noServers = -1
 
 // SetPage sets the metrics page of the picker of an import's cluster. RunPages reads the page while
@@ -152,12 +150,13 @@ func (l *Loads) forgetPages(read map[pageKey]bool) {
 	var resolved []pageKey
 	l.pagesMu.Lock()
 	for key, p := range l.pages {
-		if !read[key] {
-			if p.failure != "" {
-				resolved = append(resolved, key)
-			}
-			p.servers, p.failure = 0, ""
+		if read[key] {
+			continue
 		}
+		if p.failure != "" {
+			resolved = append(resolved, key)
+		}
+		p.servers, p.failure = 0, ""
 	}
 	l.pagesMu.Unlock()
 	for _, key := range resolved {
@@ -197,8 +196,8 @@ func (p *page) newClient() *http.Client {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// read reads the page at the first address that responds. The error has no text from the server,
-// because the server could repeat the credential.
+// read reads the page at the first address that responds. The error quotes no text of the server,
+// which could repeat the credential.
 func (p *page) read(ctx context.Context) (servers int, err error) {
 	err = errors.New("its picker has no address")
 	for _, ip := range p.Addresses {
@@ -226,9 +225,8 @@ func (p *page) readAt(ctx context.Context, ip netip.Addr) (int, error) {
 	}
 	resp, err := p.client.Do(req)
 	if err != nil {
-		var urlErr *url.Error
-		if errors.As(err, &urlErr) {
-			err = urlErr.Err
+		if at, ok := errors.AsType[*url.Error](err); ok {
+			err = at.Err
 		}
 		if strings.Contains(err.Error(), "malformed") {
 			return 0, errors.New("its response is not HTTP")
@@ -245,9 +243,8 @@ func (p *page) readAt(ctx context.Context, ip netip.Addr) (int, error) {
 	return 0, fmt.Errorf("it answers %d", resp.StatusCode)
 }
 
-// parse returns how many servers take requests, from the series with the pool's name. If there is
-// no such series, it uses the only series. It returns 0 if this also fails, and noServers if the
-// series has the value 0.
+// parse returns how many servers take requests, from the series with the pool's name or else from
+// the only series; noServers if its value is 0, and 0 without a series.
 func parse(page io.Reader, pool string) int {
 	found := map[string]int{}
 	lines := bufio.NewScanner(page)
@@ -267,8 +264,7 @@ func parse(page io.Reader, pool string) int {
 		if err != nil || n != 0 && (n < 1 || n > 1<<16) || math.IsNaN(n) {
 			continue
 		}
-		// Two metrics may have a series of the pool. The larger value is used, because a picker may
-		// no longer set one of the metrics.
+		// The larger value counts, because a picker may no longer set one of its metrics.
 		if shown := cmp.Or(int(n), noServers); found[name] == 0 || found[name] < shown {
 			found[name] = shown
 		}

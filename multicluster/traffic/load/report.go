@@ -2,7 +2,7 @@ package load
 
 import (
 	"context"
-	mathrand "math/rand/v2"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// interval is the time between reports on a pool in use, and resting the time between reports
-	// of an unchanged load. apart is the time between checks for a cluster set or an import.
+	// interval is the time between reports on a pool in use, resting between reports of an
+	// unchanged load, and apart between checks for a cluster set or an import.
 	interval = 200 * time.Millisecond
 	resting  = 5 * time.Second
 	apart    = time.Second
@@ -71,7 +71,7 @@ func (l *Loads) Sent(s picker.Sent) {
 	if c == nil || s.Pool.Imported() {
 		return
 	}
-	if len(s.Chain) > 0 && c.news != nil {
+	if c.news != nil {
 		c.news.Add(s.Chain)
 	}
 	if s.Sender == "" {
@@ -92,18 +92,14 @@ func (l *Loads) Sent(s picker.Sent) {
 // Receive applies a member's report on its pool, for choosing among the clusters of the pool's
 // import.
 func (l *Loads) Receive(from objectid.Member, load federation.Load) {
-	l.take(from.Pool, from.Member, load)
-}
-
-func (l *Loads) take(pool objectid.Pool, cluster string, load federation.Load) {
 	sender, now := l.Sender(), time.Now()
 	r := selection.Report{Least: load.Least, Servers: load.Servers, Rate: load.Rate, Counted: load.Counted[sender],
 		Epoch: load.Epoch, Blocks: load.Blocks, Capacity: load.Capacity, Interval: load.Interval}
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	for _, c := range l.imports {
-		if c.pool == pool && !c.latency {
-			c.load.Report(now, cluster, r)
+		if c.pool == from.Pool && !c.latency {
+			c.load.Report(now, from.Member, r)
 		}
 	}
 }
@@ -206,7 +202,7 @@ func (l *Loads) report(now time.Time) {
 		}
 		for _, m := range members {
 			if m == own {
-				l.take(pool, local[pool], load)
+				l.Receive(objectid.Member{Member: local[pool], Pool: pool}, load)
 				continue
 			}
 			theirs := load
@@ -234,8 +230,8 @@ func (l *Loads) keep(asked map[objectid.Pool][]string) {
 	l.pools.asked.Store(len(l.pools.byPool) > 0)
 }
 
-// load returns the report on a pool for members, with the counts of all senders. due is false if no
-// report is needed: the load is unchanged, and the last report is younger than resting.
+// load returns the report on a pool, with the counts of all senders. due is false if the load is
+// unchanged, and the last report is younger than resting.
 func (l *Loads) load(now time.Time, pool objectid.Pool, members []string) (load federation.Load, due bool) {
 	w, capacity, ok := l.cfg.Waiting(pool)
 	if !ok { // an external picker picks, so importers estimate the load
@@ -257,15 +253,15 @@ func (l *Loads) load(now time.Time, pool objectid.Pool, members []string) (load 
 		load.Counted[name] = s.requests
 	}
 	if c.news == nil {
-		c.news = selection.NewNews(mathrand.Uint64(), capacity)
+		c.news = selection.NewNews(capacity)
 	}
 	copy(c.recent[1:], c.recent[:])
-	c.recent[0], _ = c.news.Take(nil)
+	c.recent[0] = c.news.Take()
 	load.Blocks = slices.Concat(c.recent[:]...)
 	slices.Sort(members)
 	same := len(load.Blocks) == 0 && slices.Equal(members, c.to) && load.Least == c.last.Least &&
 		load.Servers == c.last.Servers && load.Rate == c.last.Rate && load.Capacity == c.last.Capacity &&
-		sameCounts(load.Counted, c.last.Counted)
+		maps.Equal(load.Counted, c.last.Counted)
 	switch {
 	case !same:
 		c.next = now
@@ -278,18 +274,6 @@ func (l *Loads) load(now time.Time, pool objectid.Pool, members []string) (load 
 	return load, true
 }
 
-func sameCounts(a, b map[string]uint64) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for name, n := range a {
-		if b[name] != n {
-			return false
-		}
-	}
-	return true
-}
-
 func (l *Loads) countedFor(pool objectid.Pool, member string) map[string]uint64 {
 	l.pools.mu.Lock()
 	defer l.pools.mu.Unlock()
@@ -299,7 +283,7 @@ func (l *Loads) countedFor(pool objectid.Pool, member string) map[string]uint64 
 	return nil
 }
 
-// sentBy returns the requests of a member's senders, whose names begin with the member's name.
+// sentBy returns the requests of the senders whose names begin with the member's name.
 func (c *counted) sentBy(member string) map[string]uint64 {
 	out := map[string]uint64{}
 	for name, s := range c.senders {

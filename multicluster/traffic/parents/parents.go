@@ -19,8 +19,8 @@ const (
 	maxParents = 1024
 	repeated   = 5
 	window     = time.Minute
-	// calm is how long after the last 404 a response with another status resolves the finding.
-	// Without such a response, the finding is resolved after forgetAfter.
+	// calm is how long after the last 404 another status resolves the finding. Without one, it is
+	// resolved after forgetAfter.
 	calm        = 10 * time.Second
 	forgetAfter = 10 * time.Minute
 	every       = time.Second
@@ -50,7 +50,7 @@ type Counter struct {
 	parents map[model.ClusterID]*parent
 }
 
-// parent counts the responses of one exporting cluster's gateways, in each half of the window.
+// parent counts responses in each half of the window.
 type parent struct {
 	turn           time.Time
 	missing, other [2]int
@@ -144,12 +144,10 @@ func (c *Counter) judge(now time.Time) bool {
 		var host inference.ClientHost
 		found := p.found(now)
 		if found {
-			hosts := imports[id.Key()]
-			if hosts == nil {
-				hosts = inference.NewClientHosts(objects, id.Key())
-				imports[id.Key()] = hosts
+			if imports[id.Key()] == nil {
+				imports[id.Key()] = inference.NewClientHosts(objects, id.Key())
 			}
-			if host, found = hosts.At(id.Member, p.at); !found {
+			if host, found = imports[id.Key()].At(id.Member, p.at); !found {
 				p.missing = [2]int{} // a parents[].hostname would change nothing
 			}
 		}
@@ -168,16 +166,13 @@ func (c *Counter) judge(now time.Time) bool {
 }
 
 func (p *parent) report(id model.ClusterID, host inference.ClientHost) report.Report {
-	owner := report.Ref{Group: store.InferencePoolImports.Group(), Kind: store.InferencePoolImports.Kind(),
-		Namespace: id.Namespace, Name: id.Name}
-	gateway := host.Gateway
+	owner := store.RefOf(store.InferencePoolImports, id.Key())
+	gateway := "its gateway"
+	if host.Gateway != "" {
+		gateway = "gateway " + host.Gateway
+	}
 	if p.at.IsValid() {
 		gateway = fmt.Sprintf("%s at %s", gateway, p.at)
-	}
-	if host.Gateway == "" {
-		gateway = "its gateway" + gateway
-	} else {
-		gateway = "gateway " + gateway
 	}
 	return report.Report{Owner: owner, Findings: []report.Finding{{
 		Severity: report.Warning, Owner: owner, Field: host.Field,

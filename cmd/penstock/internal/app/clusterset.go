@@ -17,7 +17,8 @@ import (
 
 func (a *App) clusterSet() *set.Set {
 	cfg, dir := a.setConfig(), a.cfg.StateDir
-	cfg.Identity, cfg.Authority, cfg.Records = set.FileIdentity(dir), set.FileAuthority(dir), set.FileRecords(dir)
+	files := set.OnDisk(dir)
+	cfg.Identity, cfg.Authority, cfg.Records = files.Identity, files.Authority(), files.Records()
 	if l := a.cfg.Members.Listener; l != nil {
 		// In a folder this process always leads, so Listen is called once.
 		cfg.Listen = func(context.Context) (net.Listener, error) { return a.admit(ports.Members, l, true), nil }

@@ -35,7 +35,7 @@ import (
 
 func anotherCluster(t *testing.T) *authority.Authority {
 	t.Helper()
-	a := authority.New(authority.Config{Secrets: set.FileAuthority(t.TempDir()), Names: []string{"penstock"}})
+	a := authority.New(authority.Config{Secrets: set.OnDisk(t.TempDir()).Authority(), Names: []string{"penstock"}})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() { _ = a.Run(ctx) }()

@@ -1,7 +1,0 @@
-//go:build !faults
-
-package channel
-
-// faulty reports whether the code must behave as if it had the named fault, which simulations must
-// detect. It returns false in builds without the build tag "faults".
-func faulty(string) bool { return false }
