@@ -75,7 +75,7 @@ func (g *good) object() store.Object {
 func (doc *document) read(ctx context.Context, c *catalog) error {
 	node, m := parseNode(doc.text)
 	if doc.unreadable {
-		m = &mistake{severity: report.Error, problem: "is not text in UTF-8", fix: "save it as UTF-8"}
+		m = new(wrong("", "is not text in UTF-8", "save it as UTF-8"))
 	}
 	if m != nil {
 		doc.unidentified = true
@@ -92,10 +92,7 @@ func (doc *document) read(ctx context.Context, c *catalog) error {
 	case !ok:
 		doc.unidentified = true
 		doc.closeUnnamed(c)
-		doc.mistakes = append(p.mistakes, mistake{
-			severity: report.Error, line: node.Line - 1, problem: "is not a Kubernetes object",
-			fix: "write apiVersion, kind, metadata and spec",
-		})
+		doc.mistakes = append(p.mistakes, notAnObject("", node.Line-1))
 		return nil
 	}
 	items, isList := top["items"].([]any)
@@ -116,10 +113,7 @@ func (doc *document) read(ctx context.Context, c *catalog) error {
 		if !ok || itemNode == nil {
 			doc.unidentified = true
 			doc.closeUnnamed(c)
-			doc.mistakes = append(doc.mistakes, mistake{
-				severity: report.Error, line: lineOf(node, at), field: at, problem: "is not a Kubernetes object",
-				fix: "write apiVersion, kind, metadata and spec",
-			})
+			doc.mistakes = append(doc.mistakes, notAnObject(at, lineOf(node, at)))
 			continue
 		}
 		if kindName != "List" && obj["kind"] == nil && obj["apiVersion"] == nil {
@@ -130,6 +124,12 @@ func (doc *document) read(ctx context.Context, c *catalog) error {
 		}
 	}
 	return nil
+}
+
+func notAnObject(field string, line int) mistake {
+	m := wrong(field, "is not a Kubernetes object", "write apiVersion, kind, metadata and spec")
+	m.line = line
+	return m
 }
 
 func below(all []mistake, path string) (out []mistake) {
@@ -210,9 +210,8 @@ func (o *object) identify(c *catalog, obj map[string]any) (k *kind, convert func
 		if kindName == "" {
 			missing = "kind"
 		}
-		return nil, nil,
-			&mistake{severity: report.Error, field: missing, problem: "is missing: this is not a Kubernetes object",
-				fix: "write apiVersion and kind, such as gateway.networking.k8s.io/v1 and HTTPRoute"}
+		return nil, nil, new(wrong(missing, "is missing: this is not a Kubernetes object",
+			"write apiVersion and kind, such as gateway.networking.k8s.io/v1 and HTTPRoute"))
 	}
 	k, convert, exact := c.find(apiVersion, kindName)
 	o.ref = report.Ref{Group: groupOf(apiVersion), Kind: kindName, Namespace: namespace, Name: name}
@@ -231,10 +230,8 @@ func (o *object) identify(c *catalog, obj map[string]any) (k *kind, convert func
 		}
 	}
 	if !exact {
-		return k, nil,
-			&mistake{severity: report.Error, field: "apiVersion",
-				problem: fmt.Sprintf("must be %s for kind %s, is %s", versionList(k), kindName, quote(apiVersion)),
-				fix:     "write " + k.versions[0].apiVersion}
+		problem := fmt.Sprintf("must be %s for kind %s, is %s", versionList(k), kindName, quote(apiVersion))
+		return k, nil, new(wrong("apiVersion", problem, "write "+k.versions[0].apiVersion))
 	}
 	obj["apiVersion"] = k.versions[0].apiVersion
 	return k, convert, o.checkNames(k)
@@ -242,21 +239,19 @@ func (o *object) identify(c *catalog, obj map[string]any) (k *kind, convert func
 
 func (o *object) checkNames(k *kind) *mistake {
 	valid := validation.IsDNS1123Subdomain
-	if k == nil || k.table.Kind() == "Service" || k.table.Kind() == "Namespace" {
+	if k.table.Kind() == "Service" || k.table.Kind() == "Namespace" {
 		valid = validation.IsDNS1123Label
 	}
 	switch {
 	case o.ref.Name == "":
-		return &mistake{severity: report.Error, field: "metadata.name", problem: "is missing",
-			fix: "give the object a name of lower-case letters, digits and dashes"}
+		return new(wrong("metadata.name", "is missing",
+			"give the object a name of lower-case letters, digits and dashes"))
 	case len(valid(o.ref.Name)) > 0:
-		return &mistake{severity: report.Error, field: "metadata.name",
-			problem: "is not a valid name: " + quote(o.ref.Name),
-			fix:     "use lower-case letters, digits and dashes, beginning and ending with a letter or digit"}
+		return new(wrong("metadata.name", "is not a valid name: "+quote(o.ref.Name),
+			"use lower-case letters, digits and dashes, beginning and ending with a letter or digit"))
 	case o.ref.Namespace != "" && len(validation.IsDNS1123Label(o.ref.Namespace)) > 0:
-		return &mistake{severity: report.Error, field: "metadata.namespace",
-			problem: "is not a valid namespace name: " + quote(o.ref.Namespace),
-			fix:     "use lower-case letters, digits and dashes"}
+		return new(wrong("metadata.namespace", "is not a valid namespace name: "+quote(o.ref.Namespace),
+			"use lower-case letters, digits and dashes"))
 	}
 	return nil
 }
@@ -289,7 +284,7 @@ func (o *object) accept(ctx context.Context, c *catalog, k *kind, d *draft) ([]m
 	}
 	obj := k.table.New()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(d.obj, obj); err != nil {
-		return []mistake{{severity: report.Error, problem: "cannot be decoded: " + err.Error()}}, nil
+		return []mistake{wrong("", "cannot be decoded: "+err.Error(), "")}, nil
 	}
 	var out []mistake
 	if k.check != nil {

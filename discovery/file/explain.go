@@ -2,6 +2,7 @@ package file
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -251,11 +252,7 @@ func typeName(node *structural.Structural) string {
 }
 
 func fieldNames(node *structural.Structural) string {
-	var names []string
-	for n := range node.Properties {
-		names = append(names, n)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(node.Properties))
 	if v := node.ValueValidation; v != nil && len(v.Required) > 0 {
 		names = v.Required
 	}

@@ -63,10 +63,7 @@ func (r *Reader) keptOf(ref report.Ref) (keptObject, bool) {
 // persistedRefs returns the refs of the objects in the state file: the objects in the store, and
 // the policies with former targets.
 func (r *Reader) persistedRefs() []report.Ref {
-	refs := make([]report.Ref, 0, len(r.kept))
-	for ref := range r.kept {
-		refs = append(refs, ref)
-	}
+	refs := slices.Collect(maps.Keys(r.kept))
 	for ref := range r.former {
 		if _, kept := r.kept[ref]; !kept {
 			refs = append(refs, ref)

@@ -11,7 +11,7 @@ import (
 )
 
 func (s *schema) unknownField(path string) mistake {
-	m := mistake{severity: report.Error, field: path, problem: "is not a known field"}
+	m := wrong(path, "is not a known field", "")
 	segs := segments(path)
 	parent := s.node(segs[:len(segs)-1])
 	if parent == nil {
@@ -53,11 +53,9 @@ func (c *catalog) unreadKind(apiVersion, kindName string) *mistake {
 	near := c.nearest(kindName)
 	switch k := c.byName[near]; {
 	case near != "" && near != kindName && (slices.Contains(laterGroups, group) || likelyMeant(apiVersion, k[0])):
-		return &mistake{severity: report.Error, field: "kind", problem: "is unknown: " + kindName,
-			fix: "did you mean " + near + "?"}
+		return new(wrong("kind", "is unknown: "+kindName, "did you mean "+near+"?"))
 	case ourGroup(group):
-		return &mistake{severity: report.Error, field: "kind", problem: "is unknown: " + kindName,
-			fix: "write " + oneOfWords(c.ours())}
+		return new(wrong("kind", "is unknown: "+kindName, "write "+oneOfWords(c.ours())))
 	case slices.Contains(laterGroups, group):
 		return &mistake{
 			severity: report.Warning,

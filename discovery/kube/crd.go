@@ -69,7 +69,6 @@ type list[T any] struct {
 	Items           []T `json:"items"`
 }
 
-// DeepCopyObject implements runtime.Object. Objects are never changed.
 func (l *list[T]) DeepCopyObject() runtime.Object { c := *l; return &c }
 
 // Releases maps the plural name of each installed CRD of Gateway API to its release; "": unknown.

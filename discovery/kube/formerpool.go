@@ -15,7 +15,6 @@ import (
 
 // pools returns the kinds of InferencePools. Before v1, InferencePools had another API group.
 // Releases of the inference extension up to v1.4 still install a CRD in this group.
-
 func pools() (today, former *kind) {
 	today = backend(custom(store.InferencePools, "inferencepools", "v1"))
 	today.rivals = newRivals()

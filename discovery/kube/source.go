@@ -341,9 +341,11 @@ func (s *Source) reads(namespace string) bool {
 	return len(s.cfg.Namespaces) == 0 || slices.Contains(s.cfg.Namespaces, namespace)
 }
 
-func (s *Source) isReady() bool {
+func (s *Source) isReady() bool { return isClosed(s.ready) }
+
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-s.ready:
+	case <-c:
 		return true
 	default:
 		return false

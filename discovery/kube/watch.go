@@ -122,14 +122,7 @@ func (in *intake) clear() {
 	in.ids = map[string]struct{}{}
 }
 
-func (in *intake) isSynced() bool {
-	select {
-	case <-in.synced:
-		return true
-	default:
-		return false
-	}
-}
+func (in *intake) isSynced() bool { return isClosed(in.synced) }
 
 func (s *Source) follow(ctx context.Context, in *intake, version string) error {
 	k := in.part.kind

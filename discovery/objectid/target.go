@@ -71,13 +71,14 @@ func (t Target) String() string {
 
 // Len returns the length of String.
 func (t Target) Len() int {
-	switch {
-	case t.IsZero():
+	if t.IsZero() {
 		return 0
-	case t.Imported():
-		return len(t.Namespace) + len("/") + len(t.Name) + len("@") + len(t.Member)
 	}
-	return len(t.Namespace) + len("/") + len(t.Name)
+	n := len(t.Namespace) + len("/") + len(t.Name)
+	if t.Imported() {
+		n += len("@") + len(t.Member)
+	}
+	return n
 }
 
 // AppendText implements encoding.TextAppender. It does not allocate if b has room.

@@ -21,7 +21,6 @@ type Host struct {
 	Error     string   // error of the newest lookup; empty if it succeeded
 }
 
-// DeepCopyObject implements runtime.Object.
 func (h *Host) DeepCopyObject() runtime.Object { return deepcopy.Of(h) }
 
 // Invalid marks an object that is invalid in its file and has no last good version, so that
@@ -34,7 +33,6 @@ type Invalid struct {
 // InvalidName returns the name of an object's Invalid.
 func InvalidName(kind, name string) string { return kind + " " + name }
 
-// DeepCopyObject implements runtime.Object.
 func (i *Invalid) DeepCopyObject() runtime.Object { return deepcopy.Of(i) }
 
 // Learned holds the endpoints of one exporting cluster of an import that the cluster's picker has
@@ -50,7 +48,6 @@ type Learned struct {
 // LearnedName returns the name of a Learned.
 func LearnedName(importName, cluster string) string { return importName + "." + cluster }
 
-// DeepCopyObject implements runtime.Object.
 func (l *Learned) DeepCopyObject() runtime.Object { return deepcopy.Of(l) }
 
 // Offer is the entry of one exporting cluster in an import. multicluster/imports writes it. Its
@@ -79,7 +76,6 @@ type Offer struct {
 // OfferName returns the name of an Offer.
 func OfferName(importName, cluster string) string { return importName + "." + cluster }
 
-// DeepCopyObject implements runtime.Object.
 func (o *Offer) DeepCopyObject() runtime.Object { return deepcopy.Of(o) }
 
 // Failback lists the clusters of an import that failed and have been ready again only for a short
@@ -92,7 +88,6 @@ type Failback struct {
 	Clusters []string // names of the clusters, sorted
 }
 
-// DeepCopyObject implements runtime.Object.
 func (f *Failback) DeepCopyObject() runtime.Object { return deepcopy.Of(f) }
 
 // Dialect holds the results of probes of an external picker. picker/probe writes it. Its name is
@@ -107,7 +102,6 @@ type Dialect struct {
 	Frozen       bool // its process has just frozen: it accepts requests but does not respond
 }
 
-// DeepCopyObject implements runtime.Object.
 func (d *Dialect) DeepCopyObject() runtime.Object { return deepcopy.Of(d) }
 
 // Authority has the CA certificates and the key with which proxies call Penstock's services. cmd
@@ -127,7 +121,6 @@ const OwnAuthority = "own"
 // has no namespace. Users cannot write an object with this name.
 const OwnPickerConfig = "--config-file"
 
-// DeepCopyObject implements runtime.Object.
 func (a *Authority) DeepCopyObject() runtime.Object { return deepcopy.Of(a) }
 
 // Membership configures this cluster's Gateways as members of a cluster set. cmd writes it. There
@@ -163,7 +156,6 @@ type Member struct {
 // OwnMembership is the name of the one Membership.
 const OwnMembership = "own"
 
-// DeepCopyObject implements runtime.Object.
 func (m *Membership) DeepCopyObject() runtime.Object { return deepcopy.Of(m) }
 
 // Export marks an InferencePool that other clusters may use, or may still use until its drain time
@@ -175,7 +167,6 @@ type Export struct {
 	Members []string // members that may use the pool, sorted
 }
 
-// DeepCopyObject implements runtime.Object.
 func (e *Export) DeepCopyObject() runtime.Object { return deepcopy.Of(e) }
 
 // AddressPolicy determines the IP addresses that may become endpoints. cmd writes it before any
@@ -198,7 +189,6 @@ type AddressPolicy struct {
 // OwnAddressPolicy is the name of the one AddressPolicy.
 const OwnAddressPolicy = "own"
 
-// DeepCopyObject implements runtime.Object.
 func (p *AddressPolicy) DeepCopyObject() runtime.Object { return deepcopy.Of(p) }
 
 // ProcessorDefault is the external processor of pools whose PoolPolicy names none. cmd writes it
@@ -214,7 +204,6 @@ type ProcessorDefault struct {
 // OwnProcessor is the name of the one ProcessorDefault.
 const OwnProcessor = "own"
 
-// DeepCopyObject implements runtime.Object.
 func (p *ProcessorDefault) DeepCopyObject() runtime.Object { return deepcopy.Of(p) }
 
 // Occupant names the Services that use one IP address: as a cluster IP, or as an endpoint in an
@@ -243,5 +232,4 @@ func AddressesKey(list []netip.Addr) string {
 	return string(key)
 }
 
-// DeepCopyObject implements runtime.Object.
 func (o *Occupant) DeepCopyObject() runtime.Object { return deepcopy.Of(o) }

@@ -192,36 +192,21 @@ func Sections(r Reader, target report.Ref) (names []string, exists bool) {
 			names = append(names, string(*name))
 		}
 	}
-	switch key := target.Key(); target.Kind {
-	case Gateways.Kind():
-		o, ok := Gateways.Get(r, key)
-		if !ok {
-			return nil, false
-		}
+	switch o := targetObject(r, target).(type) {
+	case nil:
+		return nil, false
+	case *gatewayv1.Gateway:
 		for _, l := range o.Spec.Listeners {
 			names = append(names, string(l.Name))
 		}
-	case HTTPRoutes.Kind():
-		o, ok := HTTPRoutes.Get(r, key)
-		if !ok {
-			return nil, false
-		}
+	case *gatewayv1.HTTPRoute:
 		for _, spec := range o.Spec.Rules {
 			rule(spec.Name)
 		}
-	case GRPCRoutes.Kind():
-		o, ok := GRPCRoutes.Get(r, key)
-		if !ok {
-			return nil, false
-		}
+	case *gatewayv1.GRPCRoute:
 		for _, spec := range o.Spec.Rules {
 			rule(spec.Name)
 		}
-	case InferencePools.Kind():
-		_, ok := InferencePools.Get(r, key)
-		return nil, ok
-	default:
-		return nil, false
 	}
 	return names, true
 }

@@ -261,12 +261,8 @@ func (sub *Subscription) push(rev Revision) {
 // as new as the last revision. Next fails only if ctx ends.
 func (sub *Subscription) Next(ctx context.Context) ([]Revision, *View, error) {
 	for {
-		sub.mu.Lock()
-		revs := sub.pending
-		sub.pending = nil
-		sub.mu.Unlock()
-		if len(revs) > 0 {
-			return revs, sub.store.View(), nil
+		if revs, view := sub.Pending(); len(revs) > 0 {
+			return revs, view, nil
 		}
 		select {
 		case <-ctx.Done():

@@ -186,32 +186,18 @@ func (x *succession) create(ref report.Ref) {
 // alike returns the objects that take over the requests of a removed object: new objects and, for
 // routes, also older ones, which may have lost requests to the removed route.
 func (x *succession) alike(ref report.Ref, old Object) (list []Object) {
-	consider := func(o Object, routes bool) {
-		r := report.Ref{Group: ref.Group, Kind: ref.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}
-		fresh := targetObject(x.before, r) == nil
-		if r != ref && r.Namespace == ref.Namespace && (routes || fresh) && takesOver(o, old, fresh) {
-			list = append(list, o)
-		}
+	index, keys := ByNamespace, []string{ref.Namespace}
+	isRoute := ref.Kind == HTTPRoutes.Kind() || ref.Kind == GRPCRoutes.Kind()
+	if isRoute {
+		index, keys = ByParent, gatewayParents(ref.Namespace, served(old).parents)
 	}
-	switch old.(type) {
-	case *gatewayv1.Gateway:
-		for _, o := range Gateways.By(x.now, ByNamespace, ref.Namespace) {
-			consider(o, false)
-		}
-	case *inferencev1.InferencePool:
-		for _, o := range InferencePools.By(x.now, ByNamespace, ref.Namespace) {
-			consider(o, false)
-		}
-	case *gatewayv1.HTTPRoute:
-		for _, parent := range gatewayParents(ref.Namespace, served(old).parents) {
-			for _, o := range HTTPRoutes.By(x.now, ByParent, parent) {
-				consider(o, true)
-			}
-		}
-	case *gatewayv1.GRPCRoute:
-		for _, parent := range gatewayParents(ref.Namespace, served(old).parents) {
-			for _, o := range GRPCRoutes.By(x.now, ByParent, parent) {
-				consider(o, true)
+	for _, key := range keys {
+		for _, row := range x.now.Rows(ref.Kind, index, key).list {
+			o := targetTable(ref.Kind).Unpack(row)
+			r := report.Ref{Group: ref.Group, Kind: ref.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}
+			fresh := targetObject(x.before, r) == nil
+			if r != ref && r.Namespace == ref.Namespace && (isRoute || fresh) && takesOver(o, old, fresh) {
+				list = append(list, o)
 			}
 		}
 	}
@@ -254,23 +240,23 @@ func allSections(r Reader, target report.Ref) (names []string, exists bool) {
 	return names, exists
 }
 
+// targetTable returns the table of a kind that AccessPolicies can target, or nil for another kind.
+func targetTable(kind string) Kind {
+	for _, k := range []Kind{Gateways, HTTPRoutes, GRPCRoutes, InferencePools} {
+		if k.Kind() == kind {
+			return k
+		}
+	}
+	return nil
+}
+
 func targetObject(r Reader, ref report.Ref) Object {
-	var o Object
-	ok := false
-	switch ref.Kind {
-	case Gateways.Kind():
-		o, ok = Gateways.Object(r, ref.Key())
-	case HTTPRoutes.Kind():
-		o, ok = HTTPRoutes.Object(r, ref.Key())
-	case GRPCRoutes.Kind():
-		o, ok = GRPCRoutes.Object(r, ref.Key())
-	case InferencePools.Kind():
-		o, ok = InferencePools.Object(r, ref.Key())
+	if k := targetTable(ref.Kind); k != nil {
+		if o, ok := k.Object(r, ref.Key()); ok {
+			return o
+		}
 	}
-	if !ok {
-		return nil
-	}
-	return o
+	return nil
 }
 
 type requests struct {
@@ -285,30 +271,28 @@ type ruleOf struct {
 	whole   any
 }
 
+func newRuleOf[M any](name *gatewayv1.SectionName, matches []M, whole any) ruleOf {
+	rule := ruleOf{named: name != nil, whole: whole}
+	for _, m := range matches {
+		rule.matches = append(rule.matches, m)
+	}
+	if len(matches) == 0 {
+		rule.matches = []any{nil} // matches every request
+	}
+	return rule
+}
+
 func served(o Object) (out requests) {
 	switch r := o.(type) {
 	case *gatewayv1.HTTPRoute:
 		out.parents, out.hostnames = r.Spec.ParentRefs, r.Spec.Hostnames
 		for _, rule := range r.Spec.Rules {
-			one := ruleOf{named: rule.Name != nil, whole: rule}
-			for _, m := range rule.Matches {
-				one.matches = append(one.matches, m)
-			}
-			out.rules = append(out.rules, one)
+			out.rules = append(out.rules, newRuleOf(rule.Name, rule.Matches, rule))
 		}
 	case *gatewayv1.GRPCRoute:
 		out.parents, out.hostnames = r.Spec.ParentRefs, r.Spec.Hostnames
 		for _, rule := range r.Spec.Rules {
-			one := ruleOf{named: rule.Name != nil, whole: rule}
-			for _, m := range rule.Matches {
-				one.matches = append(one.matches, m)
-			}
-			out.rules = append(out.rules, one)
-		}
-	}
-	for i := range out.rules {
-		if len(out.rules[i].matches) == 0 {
-			out.rules[i].matches = []any{nil} // matches every request
+			out.rules = append(out.rules, newRuleOf(rule.Name, rule.Matches, rule))
 		}
 	}
 	return out

@@ -67,11 +67,9 @@ var (
 	GatewayClasses = &Table[*gatewayv1.GatewayClass]{
 		group: gatewayv1.GroupName, kind: "GatewayClass", clusterWide: true,
 	}
-	Gateways = &Table[*gatewayv1.Gateway]{group: gatewayv1.GroupName, kind: "Gateway",
-		indexes: []Index[*gatewayv1.Gateway]{
-			byNamespace[*gatewayv1.Gateway](),
-			{ByClass, func(g *gatewayv1.Gateway) []string { return []string{string(g.Spec.GatewayClassName)} }},
-		}}
+	Gateways = table(gatewayv1.GroupName, "Gateway",
+		byNamespace[*gatewayv1.Gateway](),
+		by(ByClass, func(g *gatewayv1.Gateway) []string { return []string{string(g.Spec.GatewayClassName)} }))
 	HTTPRoutes = routes("HTTPRoute",
 		func(r *gatewayv1.HTTPRoute) []gatewayv1.ParentReference { return r.Spec.ParentRefs },
 		func(r *gatewayv1.HTTPRoute, add func(gatewayv1.BackendRef)) {
@@ -117,101 +115,83 @@ var (
 				}
 			}
 		})
-	ListenerSets = &Table[*gatewayv1.ListenerSet]{group: gatewayv1.GroupName, kind: "ListenerSet",
-		indexes: []Index[*gatewayv1.ListenerSet]{
-			byNamespace[*gatewayv1.ListenerSet](),
-			{ByParent, listenerSetParent},
-		}}
+	ListenerSets = table(gatewayv1.GroupName, "ListenerSet",
+		byNamespace[*gatewayv1.ListenerSet](),
+		by(ByParent, listenerSetParent))
 	ReferenceGrants    = table(gatewayv1.GroupName, "ReferenceGrant", byNamespace[*gatewayv1beta1.ReferenceGrant]())
-	BackendTLSPolicies = &Table[*gatewayv1.BackendTLSPolicy]{group: gatewayv1.GroupName, kind: "BackendTLSPolicy",
-		indexes: []Index[*gatewayv1.BackendTLSPolicy]{
-			{ByTarget, func(p *gatewayv1.BackendTLSPolicy) (keys []string) {
-				for _, t := range p.Spec.TargetRefs {
-					keys = append(keys, TargetKey(string(t.Kind), p.Namespace, string(t.Name)))
-				}
-				return keys
-			}},
-		}}
-	Services = &Table[*corev1.Service]{kind: "Service", indexes: []Index[*corev1.Service]{
+	BackendTLSPolicies = table(gatewayv1.GroupName, "BackendTLSPolicy",
+		by(ByTarget, func(p *gatewayv1.BackendTLSPolicy) (keys []string) {
+			for _, t := range p.Spec.TargetRefs {
+				keys = append(keys, TargetKey(string(t.Kind), p.Namespace, string(t.Name)))
+			}
+			return keys
+		}))
+	Services = table("", "Service",
 		byNamespace[*corev1.Service](),
-		{ByGateway, func(s *corev1.Service) []string {
+		by(ByGateway, func(s *corev1.Service) []string {
 			if gw := s.Labels[gatewayv1.GatewayNameLabelKey]; gw != "" {
 				return []string{objectid.Join(s.Namespace, gw)}
 			}
 			return nil
-		}},
-	}}
-	EndpointSlices = &Table[*discoveryv1.EndpointSlice]{group: discoveryv1.GroupName, kind: "EndpointSlice",
-		indexes: []Index[*discoveryv1.EndpointSlice]{
-			{ByService, func(s *discoveryv1.EndpointSlice) (keys []string) {
-				if svc := s.Labels[discoveryv1.LabelServiceName]; svc != "" {
-					keys = append(keys, objectid.Join(s.Namespace, svc))
-				}
-				if imp := s.Labels[mcsv1beta1.LabelServiceName]; imp != "" {
-					keys = append(keys, ServiceImportKey(s.Namespace, imp))
-				}
-				return keys
-			}},
-		}}
+		}))
+	EndpointSlices = table(discoveryv1.GroupName, "EndpointSlice",
+		by(ByService, func(s *discoveryv1.EndpointSlice) (keys []string) {
+			if svc := s.Labels[discoveryv1.LabelServiceName]; svc != "" {
+				keys = append(keys, objectid.Join(s.Namespace, svc))
+			}
+			if imp := s.Labels[mcsv1beta1.LabelServiceName]; imp != "" {
+				keys = append(keys, ServiceImportKey(s.Namespace, imp))
+			}
+			return keys
+		}))
 	ServiceImports = table(mcsv1beta1.GroupName, mcsv1beta1.ServiceImportKindName,
 		byNamespace[*mcsv1beta1.ServiceImport]())
-	Pods = &Table[*corev1.Pod]{kind: "Pod", indexes: []Index[*corev1.Pod]{
+	Pods = table("", "Pod",
 		byNamespace[*corev1.Pod](),
-		{ByLabel, func(p *corev1.Pod) []string { return labelKeys(p.Namespace, p.Labels) }},
-	}}
+		by(ByLabel, func(p *corev1.Pod) []string { return labelKeys(p.Namespace, p.Labels) }))
 	Secrets    = table("", "Secret", byNamespace[*corev1.Secret]())
 	ConfigMaps = table("", "ConfigMap", byNamespace[*corev1.ConfigMap]())
 	Namespaces = &Table[*corev1.Namespace]{kind: "Namespace", clusterWide: true}
 
 	InferencePools = table(inferencev1.GroupVersion.Group, "InferencePool",
 		byNamespace[*inferencev1.InferencePool](), byName[*inferencev1.InferencePool]())
-	InferenceModels = &Table[*inferenceapi.InferenceModel]{group: inferenceapi.Group, kind: "InferenceModel",
-		indexes: []Index[*inferenceapi.InferenceModel]{
-			{ByTarget, func(m *inferenceapi.InferenceModel) []string {
-				return []string{TargetKey("InferencePool", m.Namespace, m.Spec.PoolRef.Name)}
-			}},
-			{ByModel, func(m *inferenceapi.InferenceModel) []string {
-				return []string{ModelKey(m.Namespace, m.Spec.PoolRef.Name, m.Spec.ModelName)}
-			}},
-		}}
-	InferenceModelRewrites = &Table[*llmd.InferenceModelRewrite]{group: llmd.Group, kind: "InferenceModelRewrite",
-		indexes: []Index[*llmd.InferenceModelRewrite]{
-			{ByTarget, func(m *llmd.InferenceModelRewrite) []string {
-				if m.Spec.PoolRef == nil {
-					return nil
-				}
-				return []string{TargetKey("InferencePool", m.Namespace, m.Spec.PoolRef.Name)}
-			}},
-			{ByModel, rewrittenModels},
-		}}
-	InferenceObjectives = &Table[*llmd.InferenceObjective]{group: llmd.Group, kind: "InferenceObjective",
-		indexes: []Index[*llmd.InferenceObjective]{
-			{ByTarget, func(o *llmd.InferenceObjective) []string {
-				return []string{TargetKey("InferencePool", o.Namespace, o.Spec.PoolRef.Name)}
-			}},
-		}}
+	InferenceModels = table(inferenceapi.Group, "InferenceModel",
+		by(ByTarget, func(m *inferenceapi.InferenceModel) []string {
+			return []string{TargetKey("InferencePool", m.Namespace, m.Spec.PoolRef.Name)}
+		}),
+		by(ByModel, func(m *inferenceapi.InferenceModel) []string {
+			return []string{ModelKey(m.Namespace, m.Spec.PoolRef.Name, m.Spec.ModelName)}
+		}))
+	InferenceModelRewrites = table(llmd.Group, "InferenceModelRewrite",
+		by(ByTarget, func(m *llmd.InferenceModelRewrite) []string {
+			if m.Spec.PoolRef == nil {
+				return nil
+			}
+			return []string{TargetKey("InferencePool", m.Namespace, m.Spec.PoolRef.Name)}
+		}),
+		by(ByModel, rewrittenModels))
+	InferenceObjectives = table(llmd.Group, "InferenceObjective",
+		by(ByTarget, func(o *llmd.InferenceObjective) []string {
+			return []string{TargetKey("InferencePool", o.Namespace, o.Spec.PoolRef.Name)}
+		}))
 	InferencePoolImports = table(inferenceapi.Group, "InferencePoolImport",
 		byNamespace[*inferenceapi.InferencePoolImport](), byName[*inferenceapi.InferencePoolImport]())
 
-	ModelServers = &Table[*v1alpha1.ModelServers]{group: v1alpha1.Group, kind: "ModelServers",
-		indexes: []Index[*v1alpha1.ModelServers]{
-			byNamespace[*v1alpha1.ModelServers](),
-			{ByLabel, modelServerLabels},
-		}}
-	PoolPolicies = &Table[*v1alpha1.PoolPolicy]{group: v1alpha1.Group, kind: "PoolPolicy",
-		indexes: []Index[*v1alpha1.PoolPolicy]{
-			byNamespace[*v1alpha1.PoolPolicy](),
-			{ByTarget, func(p *v1alpha1.PoolPolicy) []string {
-				if p.Spec.TargetRef.Name == "" {
-					return nil // this policy applies only to routes
-				}
-				kind := p.Spec.TargetRef.Kind
-				if kind == "" {
-					kind = "InferencePool"
-				}
-				return []string{TargetKey(kind, p.Namespace, p.Spec.TargetRef.Name)}
-			}},
-		}}
+	ModelServers = table(v1alpha1.Group, "ModelServers",
+		byNamespace[*v1alpha1.ModelServers](),
+		by(ByLabel, modelServerLabels))
+	PoolPolicies = table(v1alpha1.Group, "PoolPolicy",
+		byNamespace[*v1alpha1.PoolPolicy](),
+		by(ByTarget, func(p *v1alpha1.PoolPolicy) []string {
+			if p.Spec.TargetRef.Name == "" {
+				return nil // this policy applies only to routes
+			}
+			kind := p.Spec.TargetRef.Kind
+			if kind == "" {
+				kind = "InferencePool"
+			}
+			return []string{TargetKey(kind, p.Namespace, p.Spec.TargetRef.Name)}
+		}))
 	// Engines has users' Engine objects. The built-in Engines are in discovery/engine/catalog.
 	Engines = &Table[*v1alpha1.Engine]{group: v1alpha1.Group, kind: "Engine", clusterWide: true}
 
@@ -256,9 +236,8 @@ var (
 	}}
 	Invalids         = &Table[*Invalid]{group: v1alpha1.Group, kind: "Invalid"}
 	LearnedEndpoints = &Table[*Learned]{group: v1alpha1.Group, kind: "Learned"}
-	Offers           = &Table[*Offer]{group: v1alpha1.Group, kind: "Offer", indexes: []Index[*Offer]{
-		{ByImport, func(o *Offer) []string { return []string{objectid.Join(o.Namespace, o.Import)} }},
-	}}
+	Offers           = table(v1alpha1.Group, "Offer",
+		by(ByImport, func(o *Offer) []string { return []string{objectid.Join(o.Namespace, o.Import)} }))
 	Failbacks         = &Table[*Failback]{group: v1alpha1.Group, kind: "Failback"}
 	Dialects          = &Table[*Dialect]{group: v1alpha1.Group, kind: "Dialect", clusterWide: true}
 	Authorities       = &Table[*Authority]{group: v1alpha1.Group, kind: "Authority", clusterWide: true}
@@ -276,6 +255,9 @@ func table[T Object](group, kind string, indexes ...Index[T]) *Table[T] {
 	return &Table[T]{group: group, kind: kind, indexes: indexes}
 }
 
+// by returns the index with a name. keys returns an object's keys.
+func by[T Object](name string, keys func(T) []string) Index[T] { return Index[T]{name, keys} }
+
 func routes[T Object](kind string, parents func(T) []gatewayv1.ParentReference,
 	backends func(route T, add func(gatewayv1.BackendRef))) *Table[T] {
 	return &Table[T]{group: gatewayv1.GroupName, kind: kind, indexes: []Index[T]{
@@ -290,11 +272,11 @@ func routes[T Object](kind string, parents func(T) []gatewayv1.ParentReference,
 }
 
 func byNamespace[T Object]() Index[T] {
-	return Index[T]{ByNamespace, func(o T) []string { return []string{o.GetNamespace()} }}
+	return by(ByNamespace, func(o T) []string { return []string{o.GetNamespace()} })
 }
 
 func byName[T Object]() Index[T] {
-	return Index[T]{ByName, func(o T) []string { return []string{o.GetName()} }}
+	return by(ByName, func(o T) []string { return []string{o.GetName()} })
 }
 
 // Tables lists all tables.

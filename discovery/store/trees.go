@@ -65,35 +65,30 @@ func (t trees) get(table, id string) any {
 }
 
 func (t trees) list(table, index, key string) (out []any, ok bool) {
-	switch index {
-	case ByID:
-		tree, ok := t[[2]string{table, ByID}]
-		if !ok {
-			return nil, false
-		}
-		if e, found := tree.Get(entry{key: key, id: key}); found {
-			out = []any{e.obj}
-		}
-		return out, true
-	case ByAll:
-		tree, ok := t[[2]string{table, ByID}]
-		if !ok {
-			return nil, false
-		}
-		out = make([]any, 0, tree.Len())
-		t.each(table, func(e entry) { out = append(out, e.obj) })
-		return out, true
+	stored := index
+	if index == ByAll {
+		stored = ByID
 	}
-	tree, ok := t[[2]string{table, index}]
+	tree, ok := t[[2]string{table, stored}]
 	if !ok {
 		return nil, false
 	}
-	tree.Ascend(entry{key: key}, func(e entry) bool {
-		if e.key == key {
-			out = append(out, e.obj)
+	switch index {
+	case ByID:
+		if e, found := tree.Get(entry{key: key, id: key}); found {
+			out = []any{e.obj}
 		}
-		return e.key == key
-	})
+	case ByAll:
+		out = make([]any, 0, tree.Len())
+		t.each(table, func(e entry) { out = append(out, e.obj) })
+	default:
+		tree.Ascend(entry{key: key}, func(e entry) bool {
+			if e.key == key {
+				out = append(out, e.obj)
+			}
+			return e.key == key
+		})
+	}
 	return out, true
 }
 

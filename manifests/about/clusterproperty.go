@@ -25,7 +25,6 @@ type ClusterProperty struct {
 	Spec ClusterPropertySpec `json:"spec"`
 }
 
-// DeepCopyObject implements runtime.Object.
 func (in *ClusterProperty) DeepCopyObject() runtime.Object { return deepcopy.Of(in) }
 
 // ClusterPropertySpec is the specification of a ClusterProperty.

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"golang.org/x/net/http/httpguts"
 )
 
 // ByLabel keeps the endpoints whose Label has one of these values.
@@ -15,11 +13,9 @@ type ByLabel struct {
 	AllowsNoLabel bool     `json:"allowsNoLabel"` // endpoints without the label stay
 }
 
-func (p *ByLabel) check() found {
-	if p.Label == "" {
-		return []Problem{{Field: "label", Problem: "is empty", Fix: "write the label of pods that decides"}}
-	}
-	return nil
+func (p *ByLabel) check() (out found) {
+	out.reject(p.Label == "", "label", "write the label of pods that decides", "is empty")
+	return out
 }
 
 // Keeps reports whether the filter keeps an endpoint with these labels.
@@ -63,8 +59,8 @@ func (p *PrefixAffinity) Predicts() bool {
 }
 
 func (p *PrefixAffinity) check() (out found) {
-	out = append(out, part("affinityThreshold", p.AffinityThreshold)...)
-	out = append(out, part("explorationProbability", p.ExplorationProbability)...)
+	out.part("affinityThreshold", p.AffinityThreshold)
+	out.part("explorationProbability", p.ExplorationProbability)
 	out.reject(!(p.MaxTTFTPenaltyMs >= 0), "maxTTFTPenaltyMs", "write milliseconds, or 0 for any time",
 		"must be at least 0, is %g", p.MaxTTFTPenaltyMs)
 	out.reject(p.TTFTSource != "" && p.TTFTSource != byThroughput && p.TTFTSource != byPrediction, "ttftSource",
@@ -77,13 +73,6 @@ func (p *PrefixAffinity) check() (out found) {
 
 func (p *PrefixAffinity) producer() (field, name, kind string) {
 	return "prefixMatchInfoProducerName", p.PrefixMatchInfoProducerName, ApproximatePrefixProducer
-}
-
-func part(field string, v float64) []Problem {
-	if v >= 0 && v <= 1 {
-		return nil
-	}
-	return []Problem{invalid(field, "write a part, such as 0.5", "must be from 0 to 1, is %g", v)}
 }
 
 // If no endpoint has cached a part of a prompt, NoHitLRU selects the endpoint that got such a
@@ -115,13 +104,9 @@ type ContextLength struct {
 	EnableFiltering bool `json:"enableFiltering"`
 }
 
-func (p *ContextLength) check() found {
-	if p.Label == "" {
-		return []Problem{
-			{Field: "label", Problem: "is empty", Fix: "write the label of pods that has the range, or remove it"},
-		}
-	}
-	return nil
+func (p *ContextLength) check() (out found) {
+	out.reject(p.Label == "", "label", "write the label of pods that has the range, or remove it", "is empty")
+	return out
 }
 
 // HeaderLabel prefers the endpoints whose label equals a request's header.
@@ -131,19 +116,9 @@ type HeaderLabel struct {
 }
 
 func (p *HeaderLabel) check() (out found) {
-	out = append(out, headerProblem("headerName", p.HeaderName)...)
-	if p.LabelKey == "" {
-		out = append(out,
-			Problem{Field: "labelKey", Problem: "is empty", Fix: "write the label that is compared with the header"})
-	}
+	out.header("headerName", p.HeaderName)
+	out.reject(p.LabelKey == "", "labelKey", "write the label that is compared with the header", "is empty")
 	return out
-}
-
-func headerProblem(field, name string) []Problem {
-	if httpguts.ValidHeaderFieldName(name) {
-		return nil
-	}
-	return []Problem{invalid(field, "write one, such as x-session-id", "must be the name of a header, is %q", name)}
 }
 
 type sessionID struct {
@@ -151,14 +126,16 @@ type sessionID struct {
 	CookieName string `json:"cookieName"`
 }
 
-func (p *sessionID) check() found {
+func (p *sessionID) check() (out found) {
 	switch {
 	case (p.HeaderName == "") == (p.CookieName == ""):
-		return []Problem{{Problem: "must have headerName or cookieName", Fix: "write one of them"}}
+		out.reject(true, "", "write one of them", "must have headerName or cookieName")
 	case p.CookieName != "":
-		return headerProblem("cookieName", p.CookieName)
+		out.header("cookieName", p.CookieName)
+	default:
+		out.header("headerName", p.HeaderName)
 	}
-	return headerProblem("headerName", p.HeaderName)
+	return out
 }
 
 type agentIdentity struct {
@@ -167,7 +144,7 @@ type agentIdentity struct {
 
 func (p *agentIdentity) check() (out found) {
 	for i, name := range p.AdditionalSessionHeaders {
-		out = append(out, headerProblem(fmt.Sprintf("additionalSessionHeaders[%d]", i), name)...)
+		out.header(fmt.Sprintf("additionalSessionHeaders[%d]", i), name)
 	}
 	return out
 }

@@ -42,7 +42,6 @@ type EndpointPickerConfig struct {
 	Parser         *runtime.RawExtension `json:"parser,omitempty"`
 }
 
-// DeepCopyObject implements runtime.Object.
 func (in *EndpointPickerConfig) DeepCopyObject() runtime.Object { return deepcopy.Of(in) }
 
 // Plugin is an instance of a type of plugins.

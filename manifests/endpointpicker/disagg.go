@@ -140,23 +140,14 @@ func (p *disaggParameters) check() (out found) {
 	former := p.DecodeProfile + p.PrefillProfile + p.EncodeProfile + p.PrefillDeciderPluginName +
 		p.EncodeDeciderPluginName + p.DeciderPluginName
 	present := p.Profiles.Decode + p.Profiles.Prefill + p.Profiles.Encode + p.Deciders.Prefill + p.Deciders.Encode
-	if former != "" && present != "" {
-		out = append(out, Problem{Problem: "has fields of two forms", Fix: "write profiles and deciders alone"})
-	}
-	switch strings.ToLower(p.StageOrder) {
-	case "", decodeFirst, prefillFirst:
-	default:
-		out = append(out,
-			invalid("stageOrder", "write one of them, or remove it for "+decodeFirst, "must be %s or %s, is %q",
-				decodeFirst, prefillFirst, p.StageOrder))
-	}
-	if s := p.stages(); s.prefillFirst && s.prefillDecider != "" {
-		out = append(out,
-			Problem{
-				Field: s.field + "prefill", Problem: "is not possible with stageOrder " + prefillFirst +
-					", in which each request has prefill", Fix: "remove one of them",
-			})
-	}
+	out.reject(former != "" && present != "", "", "write profiles and deciders alone", "has fields of two forms")
+	orders := []string{"", decodeFirst, prefillFirst}
+	out.reject(!slices.Contains(orders, strings.ToLower(p.StageOrder)), "stageOrder",
+		"write one of them, or remove it for "+decodeFirst, "must be %s or %s, is %q", decodeFirst, prefillFirst,
+		p.StageOrder)
+	s := p.stages()
+	out.reject(s.prefillFirst && s.prefillDecider != "", s.field+"prefill", "remove one of them",
+		"is not possible with stageOrder %s, in which each request has prefill", prefillFirst)
 	return out
 }
 

@@ -19,15 +19,11 @@ type Dynamo struct {
 	Names string `json:"names"`
 }
 
-func (p *Dynamo) check() found {
-	switch p.Names {
-	case namesDynamo, namesPlain, namesBoth:
-		return nil
-	}
-	return []Problem{
-		invalid("names", "write the form that Dynamo's frontends read, or remove it for "+namesDynamo,
-			"must be %s, %s or %s, is %q", namesDynamo, namesPlain, namesBoth, p.Names),
-	}
+func (p *Dynamo) check() (out found) {
+	out.reject(p.Names != namesDynamo && p.Names != namesPlain && p.Names != namesBoth, "names",
+		"write the form that Dynamo's frontends read, or remove it for "+namesDynamo,
+		"must be %s, %s or %s, is %q", namesDynamo, namesPlain, namesBoth, p.Names)
+	return out
 }
 
 // Headers returns the full names of a header of Dynamo. The parameter `name` is a constant such as

@@ -10,7 +10,10 @@ type headerProfile struct {
 	DefaultProfile string `json:"defaultProfile"`
 }
 
-func (p *headerProfile) check() found { return headerProblem("headerName", p.HeaderName) }
+func (p *headerProfile) check() (out found) {
+	out.header("headerName", p.HeaderName)
+	return out
+}
 
 // ByHeader chooses a profile by a request header.
 type ByHeader struct {

@@ -27,13 +27,9 @@ func (p *Latency) check() (out found) {
 		out.reject(!(w.value >= 0) || math.IsInf(w.value, 0), w.field, "write a weight, such as 0.5",
 			"must be at least 0, is %g", w.value)
 	}
-	switch p.HeadroomSelectionStrategy {
-	case "", "least", "most":
-	default:
-		out = append(out,
-			invalid("headroomSelectionStrategy", "write one of them, or remove it for least",
-				"must be least or most, is %q", p.HeadroomSelectionStrategy))
-	}
+	strategy := p.HeadroomSelectionStrategy
+	out.reject(strategy != "" && strategy != "least" && strategy != "most", "headroomSelectionStrategy",
+		"write one of them, or remove it for least", "must be least or most, is %q", strategy)
 	composite := p.CompositeKVWeight != nil || p.CompositeQueueWeight != nil || p.CompositePrefixWeight != nil
 	out.noEffect("compositeKVWeight", composite, "each server's latency can be predicted")
 	return out
@@ -52,7 +48,10 @@ type HeadroomTier struct {
 	LatencyPredictionInfoProducerName *string `json:"latencyPredictionInfoProducerName"`
 }
 
-func (p *HeadroomTier) check() found { return part("epsilonExploreNeg", p.EpsilonExploreNeg) }
+func (p *HeadroomTier) check() (out found) {
+	out.part("epsilonExploreNeg", p.EpsilonExploreNeg)
+	return out
+}
 
 // Probabilistic rejects sheddable requests with a probability that grows with the pool's
 // saturation.

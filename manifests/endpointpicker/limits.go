@@ -31,9 +31,7 @@ const (
 
 func (p *UtilizationLimits) check() (out found) {
 	metrics := []string{ActiveRequests, RunningRequests, WaitingQueue, KVCacheUtilization}
-	if len(p.Conditions) == 0 {
-		out = append(out, Problem{Field: "conditions", Problem: "is empty", Fix: "write metric and maxValue"})
-	}
+	out.reject(len(p.Conditions) == 0, "conditions", "write metric and maxValue", "is empty")
 	for i, c := range p.Conditions {
 		field := fmt.Sprintf("conditions[%d].", i)
 		out.reject(!slices.Contains(metrics, c.Metric), field+"metric", "write one of them", "must be one of %s, is %q",
@@ -69,9 +67,8 @@ func (p *Concurrency) check() (out found) {
 	case "tokens", "hybrid":
 		out.noEffect("concurrencyMode", true, why)
 	default:
-		out = append(out,
-			invalid("concurrencyMode", "write one of them, or remove it for requests",
-				"must be requests, tokens or hybrid, is %q", p.ConcurrencyMode))
+		out.reject(true, "concurrencyMode", "write one of them, or remove it for requests",
+			"must be requests, tokens or hybrid, is %q", p.ConcurrencyMode)
 	}
 	out.noEffect("maxTokenConcurrency", p.MaxTokenConcurrency != nil && p.ConcurrencyMode == "requests",
 		"concurrencyMode is requests")
@@ -94,14 +91,10 @@ type attributeFilter struct {
 	Producer        json.RawMessage `json:"producer"`
 }
 
-func (p *attributeFilter) check() found {
-	if p.OnMissing != "Fail" || p.FallbackOnEmpty {
-		return nil
-	}
-	return []Problem{
-		{Field: "onMissing", Problem: "Fail leaves no server: " + noAttributes,
-			Fix: "use " + UtilizationFilter + ", or write Pass"},
-	}
+func (p *attributeFilter) check() (out found) {
+	out.reject(p.OnMissing == "Fail" && !p.FallbackOnEmpty, "onMissing",
+		"use "+UtilizationFilter+", or write Pass", "Fail leaves no server: %s", noAttributes)
+	return out
 }
 
 type dataSource struct {
@@ -114,15 +107,12 @@ func (p *dataSource) check() (out found) {
 	switch p.Scheme {
 	case "", "http":
 	case "https":
-		if p.InsecureSkipVerify != nil && !*p.InsecureSkipVerify {
-			out = append(out,
-				Problem{Field: "insecureSkipVerify",
-					Problem: "false is not supported: " + metricsDataSource + " names no CA",
-					Fix: "remove it, and write a BackendTLSPolicy for the InferencePool, by which its pages are " +
-						"read over verified TLS"})
-		}
+		out.reject(p.InsecureSkipVerify != nil && !*p.InsecureSkipVerify, "insecureSkipVerify",
+			"remove it, and write a BackendTLSPolicy for the InferencePool, by which its pages are read over "+
+				"verified TLS",
+			"false is not supported: %s names no CA", metricsDataSource)
 	default:
-		out = append(out, invalid("scheme", "write one of them", "must be http or https, is %q", p.Scheme))
+		out.reject(true, "scheme", "write one of them", "must be http or https, is %q", p.Scheme)
 	}
 	out.reject(p.Path != "" && !strings.HasPrefix(p.Path, "/"), "path",
 		"write the path of the metrics page, such as /metrics", "must begin with /, is %q", p.Path)

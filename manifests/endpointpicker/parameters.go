@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"golang.org/x/net/http/httpguts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -19,15 +20,11 @@ type parameters interface {
 // LabelSelector keeps the endpoints whose pods have matching labels.
 type LabelSelector metav1.LabelSelector
 
-func (p *LabelSelector) check() found {
-	if _, err := metav1.LabelSelectorAsSelector((*metav1.LabelSelector)(p)); err != nil {
-		return []Problem{
-			{Problem: "is not a label selector: " + err.Error(),
-				Fix: "write matchLabels, or matchExpressions with key, operator (In, NotIn, Exists, DoesNotExist) " +
-					"and values"},
-		}
-	}
-	return nil
+func (p *LabelSelector) check() (out found) {
+	_, err := metav1.LabelSelectorAsSelector((*metav1.LabelSelector)(p))
+	out.reject(err != nil, "", "write matchLabels, or matchExpressions with key, operator (In, NotIn, Exists, "+
+		"DoesNotExist) and values", "is not a label selector: %v", err)
+	return out
 }
 
 // ActiveRequest scores by requests in flight.
@@ -146,21 +143,19 @@ type sessionAffinity struct {
 func (p *sessionAffinity) check() (out found) {
 	out.reject(p.Strategy != "" && p.Strategy != "encoded_endpoint_header" && p.Strategy != "session_id", "strategy",
 		"write one of them, or remove it", "must be encoded_endpoint_header or session_id, is %q", p.Strategy)
-	if h := p.EncodedEndpointHeaderConfig.Header; h != "" && !strings.EqualFold(h, "x-session-token") {
-		out = append(out,
-			invalid("encodedEndpointHeaderConfig.header", "remove it",
-				"%q is not supported: the token is in x-session-token", h))
-	}
+	h := p.EncodedEndpointHeaderConfig.Header
+	out.reject(h != "" && !strings.EqualFold(h, "x-session-token"), "encodedEndpointHeaderConfig.header", "remove it",
+		"%q is not supported: the token is in x-session-token", h)
 	for i, s := range p.SessionIDConfig.Sources {
 		field := fmt.Sprintf("sessionIdConfig.sources[%d]", i)
 		switch {
 		case s.Attribute != "" && s.Header != "" || s.Attribute == "" && s.Header == "":
-			out = append(out, Problem{Field: field, Problem: "must have header or attribute", Fix: "write one of them"})
+			out.reject(true, field, "write one of them", "must have header or attribute")
 		case s.Header != "":
-			out = append(out, headerProblem(field+".header", s.Header)...)
+			out.header(field+".header", s.Header)
 		case s.Attribute != agentAttribute:
-			problem := fmt.Sprintf("is not supported: %q is not an attribute, and %s is", s.Attribute, agentAttribute)
-			out = append(out, Problem{Field: field, Problem: problem, Fix: "name a header that has the ID"})
+			out.reject(true, field, "name a header that has the ID",
+				"is not supported: %q is not an attribute, and %s is", s.Attribute, agentAttribute)
 		}
 	}
 	out.noEffect("sessionIdConfig.evictionTtlSeconds", p.SessionIDConfig.EvictionTTLSeconds != nil,
@@ -262,8 +257,17 @@ type found []Problem
 
 func (f *found) reject(wrong bool, field, fix, problem string, args ...any) {
 	if wrong {
-		*f = append(*f, invalid(field, fix, problem, args...))
+		*f = append(*f, Problem{Field: field, Problem: fmt.Sprintf(problem, args...), Fix: fix})
 	}
+}
+
+func (f *found) header(field, name string) {
+	f.reject(!httpguts.ValidHeaderFieldName(name), field, "write one, such as x-session-id",
+		"must be the name of a header, is %q", name)
+}
+
+func (f *found) part(field string, v float64) {
+	f.reject(!(v >= 0 && v <= 1), field, "write a part, such as 0.5", "must be from 0 to 1, is %g", v)
 }
 
 func (f *found) noEffect(field string, set bool, why string) {

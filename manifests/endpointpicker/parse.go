@@ -45,17 +45,13 @@ func Read(text string) (*EndpointPickerConfig, []Problem) {
 					Fix: "remove it: one " + Kind + " configures a picker"},
 			}
 	}
-	var problems []Problem
-	if c.Kind != Kind {
-		problems = append(problems,
-			invalid("kind", "write kind: "+Kind, "must be %s, is %q", Kind, c.Kind))
-	}
-	if v := c.APIVersion; v != Group+"/"+Version && v != Group+"/"+NextVersion && v != FormerGroup+"/"+Version {
-		problems = append(problems,
-			invalid("apiVersion", "write apiVersion: "+Group+"/"+Version, "must be %s/%s, is %q", Group, Version, v))
-	}
-	_, found := Resolve(&c)
-	if problems = append(problems, found...); Invalid(problems) {
+	var problems found
+	problems.reject(c.Kind != Kind, "kind", "write kind: "+Kind, "must be %s, is %q", Kind, c.Kind)
+	v := c.APIVersion
+	problems.reject(v != Group+"/"+Version && v != Group+"/"+NextVersion && v != FormerGroup+"/"+Version, "apiVersion",
+		"write apiVersion: "+Group+"/"+Version, "must be %s/%s, is %q", Group, Version, v)
+	_, resolved := Resolve(&c)
+	if problems = append(problems, resolved...); Invalid(problems) {
 		return nil, problems
 	}
 	return &c, problems

@@ -88,7 +88,7 @@ var kinds = map[string]kind{
 	PrefixAffinityFilter: {role: Filter, prompts: true, parameters: func() parameters {
 		return &PrefixAffinity{AffinityThreshold: 0.8, MaxTTFTPenaltyMs: 18000, PeakPrefillThroughput: 15928}
 	}},
-	SessionAffinityFilter: {role: Filter, sessions: true, parameters: func() parameters { return &sessionAffinity{} }},
+	SessionAffinityFilter: {role: Filter, sessions: true, parameters: zero[sessionAffinity]},
 	HeadroomTierFilter: {role: Filter, pages: true, prompts: true, latency: true,
 		parameters: func() parameters { return &HeadroomTier{EpsilonExploreNeg: 0.01} }},
 
@@ -160,14 +160,13 @@ var kinds = map[string]kind{
 	GlobalStrictFairness: {role: Policy},
 	StaticUsageLimit:     {role: Policy, parameters: func() parameters { return &usageLimit{Threshold: 1} }},
 
-	ApproximatePrefixProducer: {role: Producer, parameters: func() parameters { return &approximatePrefix{} }},
-	PrecisePrefixProducer:     {role: Producer, parameters: func() parameters { return &precisePrefix{} }},
-	InFlightLoadProducer:      {role: Producer, parameters: func() parameters { return &inFlightLoad{} }},
-	metricsDataSource: {role: Source,
-		parameters: func() parameters { return &dataSource{} }},
-	SessionIDProducer:     {role: Producer, parameters: func() parameters { return &sessionID{} }},
-	AgentIdentity:         {role: Other, parameters: func() parameters { return &agentIdentity{} }},
-	clusterPrefixProducer: {role: Producer, parameters: func() parameters { return &approximatePrefix{} }},
+	ApproximatePrefixProducer: {role: Producer, parameters: zero[approximatePrefix]},
+	PrecisePrefixProducer:     {role: Producer, parameters: zero[precisePrefix]},
+	InFlightLoadProducer:      {role: Producer, parameters: zero[inFlightLoad]},
+	metricsDataSource:         {role: Source, parameters: zero[dataSource]},
+	SessionIDProducer:         {role: Producer, parameters: zero[sessionID]},
+	AgentIdentity:             {role: Other, parameters: zero[agentIdentity]},
+	clusterPrefixProducer:     {role: Producer, parameters: zero[approximatePrefix]},
 }
 
 func zero[T any, P interface {
@@ -180,12 +179,8 @@ func zero[T any, P interface {
 // Types returns the types of plugins with one of the given roles, sorted. Without roles, it returns
 // all types.
 func Types(roles ...Role) []string {
-	return slices.Sorted(func(yield func(string) bool) {
-		for name := range maps.Keys(kinds) {
-			if (len(roles) == 0 || slices.Contains(roles, kinds[name].role)) && !yield(name) {
-				return
-			}
-		}
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(kinds)), func(name string) bool {
+		return len(roles) > 0 && !slices.Contains(roles, kinds[name].role)
 	})
 }
 

@@ -123,22 +123,10 @@ func (r *resolver) wrong(field, fix, problem string, args ...any) {
 	r.problems.reject(true, field, fix, problem, args...)
 }
 
-func invalid(field, fix, problem string, args ...any) Problem {
-	return Problem{Field: field, Problem: fmt.Sprintf(problem, args...), Fix: fix}
-}
-
 func (r *resolver) unsupported(c *EndpointPickerConfig) {
-	for _, part := range []struct {
-		field string
-		set   bool
-		why   string
-	}{
-		{"dataLayer", c.DataLayer != nil, readsPages},
-		{"requestHandler", c.RequestHandler != nil, readsRequests},
-		{"parser", c.Parser != nil, readsRequests},
-	} {
-		r.problems.noEffect(part.field, part.set, part.why)
-	}
+	r.problems.noEffect("dataLayer", c.DataLayer != nil, readsPages)
+	r.problems.noEffect("requestHandler", c.RequestHandler != nil, readsRequests)
+	r.problems.noEffect("parser", c.Parser != nil, readsRequests)
 }
 
 func (r *resolver) plugins(list []Plugin) {

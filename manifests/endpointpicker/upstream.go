@@ -2,6 +2,7 @@ package endpointpicker
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -187,20 +188,12 @@ func guessed(name string) Role {
 // misspelled returns the known type whose name is nearest, or "" if no name is near.
 func misspelled(name string) string {
 	best, least := "", 3
-	for _, known := range slices.Concat(Types(), keys(upstreamKinds)) {
+	for _, known := range slices.Concat(Types(), slices.Sorted(maps.Keys(upstreamKinds))) {
 		if d := distance(name, known); d < least {
 			best, least = known, d
 		}
 	}
 	return best
-}
-
-func keys(m map[string]upstreamKind) (names []string) {
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }
 
 func distance(a, b string) int {

@@ -24,7 +24,6 @@ type InferenceModel struct {
 	Status InferenceModelStatus `json:"status,omitzero"`
 }
 
-// DeepCopyObject implements runtime.Object.
 func (in *InferenceModel) DeepCopyObject() runtime.Object { return deepcopy.Of(in) }
 
 // InferenceModelStatus has the fields of the last release with this kind.

@@ -51,7 +51,6 @@ type InferencePoolImport struct {
 	Status InferencePoolImportStatus `json:"status,omitempty"`
 }
 
-// DeepCopyObject implements runtime.Object.
 func (in *InferencePoolImport) DeepCopyObject() runtime.Object { return deepcopy.Of(in) }
 
 // InferencePoolImportSpec is empty.

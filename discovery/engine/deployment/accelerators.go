@@ -40,16 +40,13 @@ func (p *Plan) accelerators(version *v1alpha1.EngineVersion) (found []report.Fin
 	d := p.Deployment
 	p.Accelerator, p.Devices = strings.TrimSpace(d.Spec.Resources.Accelerator), version.Devices
 	if gpu := d.Spec.Resources.GPU; p.Spread && (gpu == nil || gpu.Text == "0") {
-		f := mistake("spec.placement.strategy", "Spread has no effect without "+FieldGPU, "write "+FieldGPU+
-			", such as 0.5, or remove it")
-		f.Severity = report.Warning
-		found = append(found, f)
+		found = append(found, warning("spec.placement.strategy", "Spread has no effect without "+FieldGPU,
+			"write "+FieldGPU+", such as 0.5, or remove it"))
 	}
 	if d.Spec.Resources.GPU == nil {
 		if p.Accelerator != "" {
-			f := mistake(FieldAccelerator, "has no effect without "+FieldGPU, "write "+FieldGPU+": 1, or remove it")
-			f.Severity = report.Warning
-			found = append(found, f)
+			found = append(found, warning(FieldAccelerator, "has no effect without "+FieldGPU,
+				"write "+FieldGPU+": 1, or remove it"))
 		}
 		return found
 	}
@@ -110,10 +107,9 @@ func (p *Plan) variables(reserved []string) (map[string]apiextensionsv1.JSON, []
 		}
 		limit, err := strconv.ParseFloat(strings.Trim(string(value.Raw), `" `), 64)
 		if err == nil && limit > float64(p.Share)/float64(devices.Whole) {
-			f := mistake("spec.variables."+name, fmt.Sprintf("is more than the %s of an accelerator in %s: servers on "+
-				"the same accelerator may lack memory", p.Share, FieldGPU), "write "+p.Share.String()+", or remove it")
-			f.Severity = report.Warning
-			return vars, []report.Finding{f}
+			return vars, []report.Finding{warning("spec.variables."+name, fmt.Sprintf("is more than the %s of an "+
+				"accelerator in %s: servers on the same accelerator may lack memory", p.Share, FieldGPU),
+				"write "+p.Share.String()+", or remove it")}
 		}
 	}
 	return vars, nil

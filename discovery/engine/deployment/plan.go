@@ -3,6 +3,7 @@ package deployment
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -105,12 +106,9 @@ func (p *Plan) version(engines map[string]*v1alpha1.Engine) (*v1alpha1.EngineVer
 	wanted := p.Deployment.Spec.Engine
 	e := engineOf(wanted.Name, engines)
 	if e == nil {
-		names := catalog.Names()
-		for name := range engines {
-			names = append(names, name)
-		}
-		f := mistake(FieldEngine, fmt.Sprintf("there is no engine %q", wanted.Name), choose(wanted.Name, names))
-		return nil, &f
+		names := slices.AppendSeq(catalog.Names(), maps.Keys(engines))
+		return nil, new(mistake(FieldEngine, fmt.Sprintf("there is no engine %q", wanted.Name),
+			choose(wanted.Name, names)))
 	}
 	var versions []string
 	for i := range e.Spec.Versions {
@@ -119,9 +117,8 @@ func (p *Plan) version(engines map[string]*v1alpha1.Engine) (*v1alpha1.EngineVer
 		}
 		versions = append(versions, e.Spec.Versions[i].Version)
 	}
-	f := mistake("spec.engine.version", fmt.Sprintf("engine %s has no version %q", wanted.Name, wanted.Version),
-		choose(wanted.Version, versions))
-	return nil, &f
+	return nil, new(mistake("spec.engine.version", fmt.Sprintf("engine %s has no version %q", wanted.Name,
+		wanted.Version), choose(wanted.Version, versions)))
 }
 
 // engineOf returns the user's Engine object or, without one, the built-in Engine; nil if neither
@@ -146,6 +143,10 @@ func mistake(field, problem, fix string) report.Finding {
 	return report.Finding{Severity: report.Error, Field: field, Problem: problem, Fix: fix}
 }
 
+func warning(field, problem, fix string) report.Finding {
+	return report.Finding{Severity: report.Warning, Field: field, Problem: problem, Fix: fix}
+}
+
 func gateways(d *v1alpha1.ModelDeployment) (out []report.Finding) {
 	for i, g := range d.Spec.GatewayRefs {
 		if g.Namespace != "" && g.Namespace != d.Namespace && len(d.Spec.Hostnames) == 0 {
@@ -155,9 +156,8 @@ func gateways(d *v1alpha1.ModelDeployment) (out []report.Finding) {
 		}
 	}
 	if len(d.Spec.GatewayRefs) == 0 {
-		out = append(out, report.Finding{Severity: report.Warning, Field: "spec.gatewayRefs",
-			Problem: "no Gateway routes requests to the model",
-			Fix:     "write a Gateway, or an HTTPRoute to InferencePool " + d.Name})
+		out = append(out, warning("spec.gatewayRefs", "no Gateway routes requests to the model",
+			"write a Gateway, or an HTTPRoute to InferencePool "+d.Name))
 	}
 	return out
 }

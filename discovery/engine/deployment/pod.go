@@ -46,7 +46,7 @@ func (p *Plan) Pod(accelerator string) (*corev1.PodTemplateSpec, []report.Findin
 	s := Server{Host: "0.0.0.0", Port: t.Port(), Adapters: map[string]string{}}
 	if d.Spec.Model.Registry != "" {
 		s.Model = path.Join(modelsInPods, d.Spec.Model.Name)
-		found = append(found, p.unread("spec.model.registry", "its model to "+s.Model))
+		found = append(found, unread("spec.model.registry", "its model to "+s.Model))
 	}
 	for i, a := range d.Spec.Adapters {
 		if a.Source == nil {
@@ -54,7 +54,7 @@ func (p *Plan) Pod(accelerator string) (*corev1.PodTemplateSpec, []report.Findin
 		}
 		if s.Adapters[a.Name] = a.Source.Path; a.Source.Registry != "" {
 			s.Adapters[a.Name] = path.Join(modelsInPods, a.Source.Name)
-			found = append(found, p.unread(AdapterField(i)+".source.registry", "the adapter to "+s.Adapters[a.Name]))
+			found = append(found, unread(AdapterField(i)+".source.registry", "the adapter to "+s.Adapters[a.Name]))
 		}
 	}
 	values := t.Values(p.values(s))
@@ -94,10 +94,8 @@ func (p *Plan) ofTemplate(engine string, found []report.Finding) (out []report.F
 }
 
 // unread returns a warning that Penstock does not yet download this model or adapter into pods.
-func (p *Plan) unread(field, what string) report.Finding {
-	f := mistake(field, "nothing downloads "+what+" in a pod yet", "mount it in the Engine's template")
-	f.Severity = report.Warning
-	return f
+func unread(field, what string) report.Finding {
+	return warning(field, "nothing downloads "+what+" in a pod yet", "mount it in the Engine's template")
 }
 
 // podResources returns the resources that a pod requests. chosen is the accelerator whose image the
@@ -114,10 +112,8 @@ func (p *Plan) podResources(accelerator, engine string) (
 		}
 	}
 	if p.Accelerator != "" {
-		f := mistake(FieldAccelerator, "selects no node of Kubernetes yet",
-			"write a nodeSelector in the Engine's template")
-		f.Severity = report.Warning
-		found = append(found, f)
+		found = append(found, warning(FieldAccelerator, "selects no node of Kubernetes yet",
+			"write a nodeSelector in the Engine's template"))
 	}
 	implied := devices.CPU
 	if p.Share > 0 {

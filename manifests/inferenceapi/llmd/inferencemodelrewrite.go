@@ -22,7 +22,6 @@ type InferenceModelRewrite struct {
 	Status InferenceModelRewriteStatus `json:"status,omitzero"`
 }
 
-// DeepCopyObject implements runtime.Object.
 func (in *InferenceModelRewrite) DeepCopyObject() runtime.Object { return deepcopy.Of(in) }
 
 // InferenceModelRewriteSpec is the specification of an InferenceModelRewrite.

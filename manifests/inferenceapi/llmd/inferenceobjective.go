@@ -23,7 +23,6 @@ type InferenceObjective struct {
 	Status InferenceObjectiveStatus `json:"status,omitzero"`
 }
 
-// DeepCopyObject implements runtime.Object.
 func (in *InferenceObjective) DeepCopyObject() runtime.Object { return deepcopy.Of(in) }
 
 // InferenceObjectiveSpec is the specification of an InferenceObjective.
