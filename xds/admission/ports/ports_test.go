@@ -31,6 +31,7 @@ var others = map[string]string{
 	"discovery/kube/kubetest":             "for tests",
 	"discovery/engine/fetch/registrytest": "for tests",
 	"xds/xdstest/holding":                 "for tests",
+	"discovery/engine/controller":         "it looks whether a port is free, and closes it at once",
 }
 
 func TestPorts_NoOtherPackageOpensASocket(t *testing.T) {
